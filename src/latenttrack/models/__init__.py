@@ -1,0 +1,1 @@
+"""The method and its peers: one contract, pure functions on small pytrees."""

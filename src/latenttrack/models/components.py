@@ -1,0 +1,136 @@
+"""Emission distributions: a batch of K scalar distributions, one for each latent draw.
+
+A `Predictive` mixes them. Every array here has shape [K] (K = 1 is a single distribution); `y` is a scalar.
+"""
+
+import abc
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import betainc, gammaln, ndtr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+LOG_2PI = 1.8378770664093453
+SQRT_2_OVER_PI = 0.7978845608028654
+
+
+class AbstractComponents(eqx.Module):
+    """K location-scale distributions over a real label."""
+
+    loc: eqx.AbstractVar[Float[Array, " K"]]
+    scale: eqx.AbstractVar[Float[Array, " K"]]
+
+    @abc.abstractmethod
+    def mean(self) -> Float[Array, " K"]:
+        """The K means."""
+
+    @abc.abstractmethod
+    def variance(self) -> Float[Array, " K"]:
+        """The K variances."""
+
+    @abc.abstractmethod
+    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """log p_k(y)."""
+
+    @abc.abstractmethod
+    def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """P_k(Y <= y)."""
+
+    @abc.abstractmethod
+    def mean_distance(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """E_k |Y - y|: the first half of the CRPS."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+        """One draw from each of the K distributions."""
+
+    @abc.abstractmethod
+    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> Self:
+        """The distributions of `loc + scale * Y`, exactly (scale > 0)."""
+
+
+class Gaussian(AbstractComponents):
+    """N(loc_k, scale_k^2)."""
+
+    loc: Float[Array, " K"]
+    scale: Float[Array, " K"]
+
+    def mean(self) -> Float[Array, " K"]:
+        """The locations."""
+        return self.loc
+
+    def variance(self) -> Float[Array, " K"]:
+        """scale^2."""
+        return self.scale**2
+
+    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """-u^2 / 2 - log scale - log(2 pi) / 2, with u = (y - loc) / scale."""
+        return -0.5 * ((y - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
+
+    def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """Phi(u)."""
+        return ndtr((y - self.loc) / self.scale)
+
+    def mean_distance(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """E|Y - y| = d (2 Phi(d / scale) - 1) + 2 scale phi(d / scale), with d = y - loc."""
+        return gaussian_mean_distance(y - self.loc, self.scale)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+        """Loc + scale * N(0, 1)."""
+        return self.loc + self.scale * jax.random.normal(key, self.loc.shape, self.loc.dtype)
+
+    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "Gaussian":
+        """N(loc + scale * loc_k, (scale * scale_k)^2)."""
+        return Gaussian(loc + scale * self.loc, scale * self.scale)
+
+
+class StudentT(AbstractComponents):
+    """Student's t with location, scale and df > 2 degrees of freedom (so that the variance exists)."""
+
+    loc: Float[Array, " K"]
+    scale: Float[Array, " K"]
+    df: Float[Array, " K"]
+
+    def mean(self) -> Float[Array, " K"]:
+        """The locations (df > 1)."""
+        return self.loc
+
+    def variance(self) -> Float[Array, " K"]:
+        """scale^2 df / (df - 2)."""
+        return self.scale**2 * self.df / (self.df - 2.0)
+
+    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """-(df + 1) / 2 log(1 + u^2 / df) + its normaliser."""
+        half = 0.5 * self.df
+        norm = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(jnp.pi * self.df) - jnp.log(self.scale)
+        return norm - (half + 0.5) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
+
+    def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """1 - I(df / (df + u^2); df / 2, 1/2) / 2 for u > 0, and its mirror image."""
+        u = (y - self.loc) / self.scale
+        tail = 0.5 * betainc(0.5 * self.df, jnp.full_like(u, 0.5), self.df / (self.df + u**2))
+        return jnp.where(u > 0, 1.0 - tail, tail)
+
+    def mean_distance(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """E|Y - y| = scale (u (2 F(u) - 1) + 2 f(u) (df + u^2) / (df - 1))."""
+        u = (y - self.loc) / self.scale
+        density = jnp.exp(self.log_prob(y)) * self.scale
+        return self.scale * (
+            u * (2.0 * self.cdf(y) - 1.0) + 2.0 * density * (self.df + u**2) / (self.df - 1.0)
+        )
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+        """Loc + scale * t(df)."""
+        return self.loc + self.scale * jax.random.t(key, self.df, self.loc.shape, self.loc.dtype)
+
+    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "StudentT":
+        """The same df, location and scale moved."""
+        return StudentT(loc + scale * self.loc, scale * self.scale, self.df)
+
+
+def gaussian_mean_distance(d: Float[Array, "..."], scale: Float[Array, "..."]) -> Float[Array, "..."]:
+    """E|N(0, scale^2) + d|, elementwise."""
+    u = d / scale
+    return d * (2.0 * ndtr(u) - 1.0) + scale * SQRT_2_OVER_PI * jnp.exp(-0.5 * u**2)

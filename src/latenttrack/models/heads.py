@@ -1,0 +1,59 @@
+"""Emission heads: what the raw outputs of a predictor network mean.
+
+A head says how many numbers it needs (`size`) and turns K rows of them into K distributions. A new kind of
+label (categories, counts, values) is a new head and a new class of components; no model changes.
+"""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from latenttrack.models.components import AbstractComponents, Gaussian, StudentT
+
+# Labels are standardised: outside these log-scales a network has diverged, and exp() would overflow.
+LOG_SCALE_RANGE = (-8.0, 8.0)
+
+
+class AbstractHead(eqx.Module):
+    """From raw network outputs to emission distributions."""
+
+    size: eqx.AbstractClassVar[int]
+
+    @abc.abstractmethod
+    def __call__(self, raw: Float[Array, "K size"]) -> AbstractComponents:
+        """K rows of raw outputs -> K distributions."""
+
+
+class GaussianHead(AbstractHead):
+    """Mean and log-variance."""
+
+    size = 2
+
+    def __call__(self, raw: Float[Array, "K size"]) -> Gaussian:
+        """raw = [mean, log variance]."""
+        return Gaussian(raw[:, 0], _scale(raw[:, 1]))
+
+
+class StudentTHead(AbstractHead):
+    """Mean and log squared scale; one learned number of degrees of freedom for all steps."""
+
+    size = 2
+    raw_df: Float[Array, ""]
+
+    def __init__(self, df: float = 6.0):
+        self.raw_df = jnp.log(jnp.expm1(jnp.asarray(df - 2.0)))
+
+    def __call__(self, raw: Float[Array, "K size"]) -> StudentT:
+        """raw = [mean, log squared scale]; df = 2 + softplus(raw_df)."""
+        df = 2.0 + jax.nn.softplus(self.raw_df)
+        return StudentT(raw[:, 0], _scale(raw[:, 1]), jnp.full_like(raw[:, 0], df))
+
+
+def _scale(log_square: Float[Array, " K"]) -> Float[Array, " K"]:
+    return jnp.exp(jnp.clip(0.5 * log_square, *LOG_SCALE_RANGE))
+
+
+HEADS = {"gaussian": GaussianHead, "student-t": StudentTHead}

@@ -1,0 +1,142 @@
+"""References in the same contract: what a user would try first. Nothing is trained; they learn online, label by label."""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from latenttrack.models.base import AbstractTracker, State, Terms, Window, observe
+from latenttrack.models.noise import AbstractNoise
+from latenttrack.models.predictive import Predictive
+
+
+class AbstractReference(AbstractTracker):
+    """A tracker without parameters: its terms are simply its scores as a filter."""
+
+    noise: eqx.AbstractVar[AbstractNoise]
+
+    @abc.abstractmethod
+    def locate(self, state: State, x: Float[Array, " F"]) -> Float[Array, ""]:
+        """The point forecast."""
+
+    @abc.abstractmethod
+    def noise_state(self, state: State) -> State:
+        """The part of the state that belongs to `noise`."""
+
+    def predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
+        """The point forecast with the residual distribution learned so far around it."""
+        del key
+        return self.noise.around(self.noise_state(state), self.locate(state, x))
+
+    def window_terms(self, state: State, window: Window, key: PRNGKeyArray) -> tuple[Terms, State]:
+        """Scores of the filter itself, step by step."""
+
+        def body(state: State, row: Window) -> tuple[State, Array]:
+            state = observe(self, state, (row.due_x, row.due_y, row.due_observed), row.x)
+            return state, self.predict(state, row.x, key).log_prob(row.y)
+
+        state, scores = jax.lax.scan(body, state, window)
+        return Terms(scores, jnp.zeros_like(scores), scores), state
+
+
+class RepeatState(NamedTuple):
+    """A ring of labels by step (NaN where not known), newest last; the last known label; the noise."""
+
+    labels: Float[Array, " L"]
+    last: Float[Array, ""]
+    noise: State
+
+
+class Repeat(AbstractReference):
+    """Repeats the label of `lag` steps ago: `lag = delay` is the last known label, a season is seasonal-naive.
+
+    Where that label never came, the last known one stands in.
+    """
+
+    noise: AbstractNoise
+    lag: int = eqx.field(static=True)
+    delay: int = eqx.field(static=True)
+
+    def init(self) -> RepeatState:
+        """No labels; 0 is the training mean."""
+        return RepeatState(jnp.full(self.delay + self.lag, jnp.nan), jnp.zeros(()), self.noise.init())
+
+    def update(self, state: RepeatState, x: Float[Array, " F"], y: Float[Array, ""]) -> RepeatState:
+        """File the label under its step, which was `delay` steps ago, and learn from what repeating would have missed."""
+        del x
+        repeated = state.labels[-self.delay - self.lag]
+        residual = y - jnp.where(jnp.isnan(repeated), state.last, repeated)
+        return RepeatState(
+            state.labels.at[-self.delay].set(y), y, self.noise.update(state.noise, residual)
+        )
+
+    def advance(self, state: RepeatState, x: Float[Array, " F"]) -> RepeatState:
+        """A new step begins; its label is not known."""
+        del x
+        return state._replace(labels=jnp.roll(state.labels, -1).at[-1].set(jnp.nan))
+
+    def locate(self, state: RepeatState, x: Float[Array, " F"]) -> Float[Array, ""]:
+        """The label of `lag` steps before this one."""
+        del x
+        repeated = state.labels[-1 - self.lag]
+        return jnp.where(jnp.isnan(repeated), state.last, repeated)
+
+    def noise_state(self, state: RepeatState) -> State:
+        """The residuals of repeating."""
+        return state.noise
+
+
+class RLSState(NamedTuple):
+    """Weights [F+1], a square root of their covariance [F+1, F+1], and the noise."""
+
+    weights: Float[Array, " P"]
+    root: Float[Array, "P P"]
+    noise: State
+
+
+class RLS(AbstractReference):
+    """Recursive least squares with exponential forgetting on [1, x], in Potter's square-root form.
+
+        f = S^T phi;  a = 1 / (lambda + f.f);  w' = w + a S f (y - w.phi);  S' = (S - a / (1 + sqrt(a lambda)) S f f^T) / sqrt(lambda)
+
+    with S S^T the weights' covariance: S S^T stays positive semi-definite in single precision for any number of steps, where
+    the textbook recursion does not. Directions that the data no longer excite stop growing at `cap`.
+    """
+
+    noise: AbstractNoise
+    columns: tuple[int, ...] = eqx.field(static=True)
+    forgetting: float = eqx.field(static=True, default=0.9999)
+    prior_sd: float = eqx.field(static=True, default=1.0)
+    cap: float = eqx.field(static=True, default=1e3)
+
+    def init(self) -> RLSState:
+        """w = 0, S = prior_sd I."""
+        size = len(self.columns) + 1
+        return RLSState(jnp.zeros(size), self.prior_sd * jnp.eye(size), self.noise.init())
+
+    def update(self, state: RLSState, x: Float[Array, " F"], y: Float[Array, ""]) -> RLSState:
+        """One step of the recursion in the class docstring."""
+        phi = self._features(x)
+        residual = y - state.weights @ phi
+        f = state.root.T @ phi
+        a = 1.0 / (self.forgetting + f @ f)
+        gain = state.root @ f
+        root = state.root - (a / (1.0 + jnp.sqrt(a * self.forgetting))) * jnp.outer(gain, f)
+        grow = jnp.where(jnp.sum(root**2) < self.cap * root.shape[0], self.forgetting**-0.5, 1.0)
+        return RLSState(
+            state.weights + a * gain * residual, grow * root, self.noise.update(state.noise, residual)
+        )
+
+    def locate(self, state: RLSState, x: Float[Array, " F"]) -> Float[Array, ""]:
+        """w . [1, x]."""
+        return state.weights @ self._features(x)
+
+    def noise_state(self, state: RLSState) -> State:
+        """The residuals of the regression."""
+        return state.noise
+
+    def _features(self, x: Float[Array, " F"]) -> Float[Array, " P"]:
+        return jnp.concatenate([jnp.ones(1), x[jnp.asarray(self.columns, int)]])

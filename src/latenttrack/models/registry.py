@@ -1,0 +1,64 @@
+"""The models by name. To add one: a file in this room, a builder, a line here, a line in the test matrix."""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.models import builders
+from latenttrack.models.base import AbstractTracker
+from latenttrack.models.task import Task
+
+Builder = Callable[..., AbstractTracker]
+
+MODELS: dict[str, Builder] = {
+    "lt-structured": functools.partial(builders.latent_track, structured=True, features=16),
+    "lt-unstructured": functools.partial(builders.latent_track, structured=False, features=24),
+    "vrnn": builders.vrnn,
+    "dssm": builders.dssm,
+    "mc-dropout": builders.mc_dropout,
+    "bbb": builders.bayes_by_backprop,
+    "deep-ensemble": builders.deep_ensemble,
+    "last-label": builders.last_label,
+    "seasonal-naive": builders.seasonal_naive,
+    "climatology": builders.climatology,
+    "rls": builders.rls,
+    "rls-t": builders.rls_t,
+}
+
+REFERENCES = ("last-label", "seasonal-naive", "climatology", "rls", "rls-t")
+STATIC = ("mc-dropout", "bbb", "deep-ensemble")
+
+
+def build(name: str, task: Task, key: PRNGKeyArray, **settings: Any) -> AbstractTracker:
+    """The tracker called `name` for a task, with freshly drawn weights.
+
+    Args:
+        name: one of `MODELS`.
+        task: inputs, label delay and season of the stream.
+        key: draws the initial weights.
+        **settings: the builder's keyword arguments, where they differ from its defaults.
+    """
+    builder = MODELS.get(name)
+    if builder is None:
+        raise LatentTrackError(f"there is no model {name!r}{_suggest(name, list(MODELS))}")
+    known = [p for p in inspect.signature(builder).parameters if p not in ("task", "key", "structured")]
+    for setting in settings:
+        if setting not in known:
+            raise LatentTrackError(f"model {name!r} has no setting {setting!r}{_suggest(setting, known)}")
+    return builder(task, key, **{k: _tuples(v) for k, v in settings.items()})
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    guess = f"; did you mean {close[0]!r}?" if close else ";"
+    return f"{guess} Choose from: {', '.join(known)}" if known else "; it has none"
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists where settings have tuples."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,207 @@
+"""Causal summaries of the past, h_t = S(h_{t-1}, e_t), of fixed size.
+
+A summariser splits its step in two: `drive`, what the input alone contributes (computed for all steps of a window at
+once), and `turn`, the recurrence proper. `unroll` runs a window; the linear recurrent unit does it in parallel.
+"""
+
+import abc
+from typing import Generic, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from latenttrack.models.base import keep_if
+
+S = TypeVar("S")
+
+
+class AbstractSummariser(eqx.Module, Generic[S]):
+    """A recurrent state of type S, read as a vector h of `size` numbers."""
+
+    size: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def init(self) -> S:
+        """The summary of nothing."""
+
+    @abc.abstractmethod
+    def drive(self, e: Float[Array, " E"]) -> Array:
+        """The input's own contribution to the next state."""
+
+    @abc.abstractmethod
+    def turn(self, state: S, drive: Array) -> S:
+        """The next state from the last one and the input's contribution."""
+
+    @abc.abstractmethod
+    def read(self, state: S) -> Float[Array, " H"]:
+        """The vector h that the rest of the model sees."""
+
+    def __call__(self, state: S, e: Float[Array, " E"]) -> S:
+        """One step: h_t = S(h_{t-1}, e_t)."""
+        return self.turn(state, self.drive(e))
+
+    def unroll(self, state: S, e: Float[Array, "W E"], observed: Bool[Array, " W"]) -> S:
+        """The states after each of W steps (stacked); unobserved steps leave the state as it is."""
+
+        def body(state: S, inputs: tuple[Array, Array]) -> tuple[S, S]:
+            drive, seen = inputs
+            state = keep_if(seen, self.turn(state, drive), state)
+            return state, state
+
+        return jax.lax.scan(body, state, (jax.vmap(self.drive)(e), observed))[1]
+
+
+class GRU(AbstractSummariser[Array]):
+    """Gated recurrent unit.
+
+    r, u = sigma(W_r e + U_r h), sigma(W_u e + U_u h);  n = tanh(W_n e + r * (U_n h + c));  h' = n + u * (h - n).
+    The update gate's bias starts at +1: remember, unless taught otherwise.
+    """
+
+    input: eqx.nn.Linear
+    recurrent: Float[Array, "threeH H"]
+    new_bias: Float[Array, " H"]
+    size: int = eqx.field(static=True)
+
+    def __init__(self, in_size: int, size: int, *, key: PRNGKeyArray):
+        k1, k2 = jax.random.split(key)
+        linear = eqx.nn.Linear(in_size, 3 * size, key=k1)
+        bias = jnp.concatenate([jnp.zeros(size), jnp.ones(size), jnp.zeros(size)])
+        self.input = eqx.tree_at(lambda layer: layer.bias, linear, bias)
+        limit = size**-0.5
+        self.recurrent = jax.random.uniform(k2, (3 * size, size), minval=-limit, maxval=limit)
+        self.new_bias = jnp.zeros(size)
+        self.size = size
+
+    def init(self) -> Float[Array, " H"]:
+        """h_0 = 0."""
+        return jnp.zeros(self.size)
+
+    def drive(self, e: Float[Array, " E"]) -> Float[Array, " threeH"]:
+        """[W_r e, W_u e, W_n e] with their biases."""
+        return self.input(e)
+
+    def turn(self, state: Float[Array, " H"], drive: Float[Array, " threeH"]) -> Float[Array, " H"]:
+        """The gates and the new h, as in the class docstring."""
+        input_r, input_u, input_n = jnp.split(drive, 3)
+        state_r, state_u, state_n = jnp.split(self.recurrent @ state, 3)
+        r = jax.nn.sigmoid(input_r + state_r)
+        u = jax.nn.sigmoid(input_u + state_u)
+        n = jnp.tanh(input_n + r * (state_n + self.new_bias))
+        return n + u * (state - n)
+
+    def read(self, state: Float[Array, " H"]) -> Float[Array, " H"]:
+        """The state is h."""
+        return state
+
+
+class LSTMState(NamedTuple):
+    """Output h and cell c, both [H]."""
+
+    h: Float[Array, " H"]
+    c: Float[Array, " H"]
+
+
+class LSTM(AbstractSummariser[LSTMState]):
+    """Long short-term memory: i, f, o = sigma(.), g = tanh(.);  c' = f * c + i * g;  h' = o * tanh(c')."""
+
+    input: eqx.nn.Linear
+    recurrent: Float[Array, "fourH H"]
+    size: int = eqx.field(static=True)
+
+    def __init__(self, in_size: int, size: int, *, key: PRNGKeyArray):
+        k1, k2 = jax.random.split(key)
+        linear = eqx.nn.Linear(in_size, 4 * size, key=k1)
+        bias = jnp.concatenate([jnp.zeros(size), jnp.ones(size), jnp.zeros(2 * size)])
+        self.input = eqx.tree_at(lambda layer: layer.bias, linear, bias)
+        limit = size**-0.5
+        self.recurrent = jax.random.uniform(k2, (4 * size, size), minval=-limit, maxval=limit)
+        self.size = size
+
+    def init(self) -> LSTMState:
+        """h_0 = c_0 = 0."""
+        return LSTMState(jnp.zeros(self.size), jnp.zeros(self.size))
+
+    def drive(self, e: Float[Array, " E"]) -> Float[Array, " fourH"]:
+        """The input's part of the four gates."""
+        return self.input(e)
+
+    def turn(self, state: LSTMState, drive: Float[Array, " fourH"]) -> LSTMState:
+        """The gates and the new cell, as in the class docstring."""
+        i, f, o, g = jnp.split(drive + self.recurrent @ state.h, 4)
+        c = jax.nn.sigmoid(f) * state.c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return LSTMState(jax.nn.sigmoid(o) * jnp.tanh(c), c)
+
+    def read(self, state: LSTMState) -> Float[Array, " H"]:
+        """The output h."""
+        return state.h
+
+
+class LRU(AbstractSummariser[Array]):
+    """Linear recurrent unit: s' = a * s + gamma * (B e) with complex |a| < 1;  h = tanh(Re(C s)).
+
+    The recurrence is linear, so a window is an associative scan: O(log W) deep instead of W. Complex numbers are
+    kept as [..., 2] (real, imaginary), so that states are plain float arrays. (Orvieto et al., 2023.)
+    """
+
+    input: Float[Array, "M E 2"]
+    output: eqx.nn.Linear
+    log_decay: Float[Array, " M"]
+    log_phase: Float[Array, " M"]
+    size: int = eqx.field(static=True)
+
+    def __init__(self, in_size: int, size: int, *, modes: int | None = None, key: PRNGKeyArray):
+        modes = size if modes is None else modes
+        k1, k2, k3, k4 = jax.random.split(key, 4)
+        radius = jnp.sqrt(jax.random.uniform(k1, (modes,), minval=0.6**2, maxval=0.999**2))
+        self.log_decay = jnp.log(-jnp.log(radius))
+        self.log_phase = jnp.log(jax.random.uniform(k2, (modes,), minval=1e-3, maxval=0.5))
+        self.input = jax.random.normal(k3, (modes, in_size, 2)) * (2 * in_size) ** -0.5
+        self.output = eqx.nn.Linear(2 * modes, size, key=k4)
+        self.size = size
+
+    def init(self) -> Float[Array, "M 2"]:
+        """s_0 = 0."""
+        return jnp.zeros((self.log_decay.shape[0], 2))
+
+    def drive(self, e: Float[Array, " E"]) -> Float[Array, "M 2"]:
+        """gamma * (B e), gamma = sqrt(1 - |a|^2): every mode has unit gain for white input."""
+        gamma = jnp.sqrt(1.0 - jnp.exp(-2.0 * jnp.exp(self.log_decay)))
+        return gamma[:, None] * jnp.einsum("mec,e->mc", self.input, e)
+
+    def turn(self, state: Float[Array, "M 2"], drive: Float[Array, "M 2"]) -> Float[Array, "M 2"]:
+        """s' = a * s + drive."""
+        return _complex_product(self._multiplier(), state) + drive
+
+    def read(self, state: Float[Array, "M 2"]) -> Float[Array, " H"]:
+        """Tanh of a linear read-out of the real and imaginary parts."""
+        return jnp.tanh(self.output(state.reshape(-1)))
+
+    def unroll(
+        self, state: Float[Array, "M 2"], e: Float[Array, "W E"], observed: Bool[Array, " W"]
+    ) -> Float[Array, "W M 2"]:
+        """All W states at once by an associative scan over affine maps s -> a s + b."""
+        one = jnp.array([1.0, 0.0])
+        seen = observed[:, None, None]
+        a = jnp.where(seen, self._multiplier()[None], one)
+        b = jnp.where(seen, jax.vmap(self.drive)(e), 0.0)
+
+        def compose(first: tuple[Array, Array], then: tuple[Array, Array]) -> tuple[Array, Array]:
+            return _complex_product(then[0], first[0]), _complex_product(then[0], first[1]) + then[1]
+
+        a, b = jax.lax.associative_scan(compose, (a, b))
+        return _complex_product(a, state[None]) + b
+
+    def _multiplier(self) -> Float[Array, "M 2"]:
+        radius, phase = jnp.exp(-jnp.exp(self.log_decay)), jnp.exp(self.log_phase)
+        return jnp.stack([radius * jnp.cos(phase), radius * jnp.sin(phase)], axis=-1)
+
+
+def _complex_product(a: Float[Array, "*#s 2"], b: Float[Array, "*#s 2"]) -> Float[Array, "*#s 2"]:
+    ar, ai, br, bi = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
+    return jnp.stack([ar * br - ai * bi, ar * bi + ai * br], axis=-1)
+
+
+SUMMARISERS = {"gru": GRU, "lstm": LSTM, "lru": LRU}
