@@ -4,16 +4,22 @@ A `Predictive` mixes them. Every array here has shape [K] (K = 1 is a single dis
 """
 
 import abc
+import math
 from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betainc, gammaln, ndtr
+import numpy as np
+from jax.scipy.special import gammaln, ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 LOG_2PI = 1.8378770664093453
 SQRT_2_OVER_PI = 0.7978845608028654
+_NODES, _WEIGHTS = (  # Gauss-Legendre on [0, 1]
+    (array + shift).astype(np.float32) / 2
+    for array, shift in zip(np.polynomial.legendre.leggauss(20), (1.0, 0.0), strict=True)
+)
 
 
 class AbstractComponents(eqx.Module):
@@ -103,15 +109,12 @@ class StudentT(AbstractComponents):
 
     def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """-(df + 1) / 2 log(1 + u^2 / df) + its normaliser."""
-        half = 0.5 * self.df
-        norm = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(jnp.pi * self.df) - jnp.log(self.scale)
-        return norm - (half + 0.5) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
+        norm = _log_gamma_step(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df) - jnp.log(self.scale)
+        return norm - 0.5 * (self.df + 1.0) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
 
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
-        """1 - I(df / (df + u^2); df / 2, 1/2) / 2 for u > 0, and its mirror image."""
-        u = (y - self.loc) / self.scale
-        tail = 0.5 * betainc(0.5 * self.df, jnp.full_like(u, 0.5), self.df / (self.df + u**2))
-        return jnp.where(u > 0, 1.0 - tail, tail)
+        """1/2 + C int_0^theta cos(phi)^(df - 1) dphi, with tan(theta) = u / sqrt(df)."""
+        return student_t_cdf((y - self.loc) / self.scale, self.df)
 
     def mean_distance(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """E|Y - y| = scale (u (2 F(u) - 1) + 2 f(u) (df + u^2) / (df - 1))."""
@@ -134,3 +137,24 @@ def gaussian_mean_distance(d: Float[Array, "..."], scale: Float[Array, "..."]) -
     """E|N(0, scale^2) + d|, elementwise."""
     u = d / scale
     return d * (2.0 * ndtr(u) - 1.0) + scale * SQRT_2_OVER_PI * jnp.exp(-0.5 * u**2)
+
+
+def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """P(T <= u) for Student's t, elementwise, to about 1e-7.
+
+    In the angle phi, tan(phi) = u / sqrt(df), the density is C cos(phi)^(df - 1), which Gauss-Legendre integrates with a
+    few nodes; beyond 6.5 of its standard deviations 1 / sqrt(df - 1) nothing is left. Many times faster than the
+    incomplete beta function.
+    """
+    angle = jnp.abs(jnp.arctan(u / jnp.sqrt(df)))
+    angle = jnp.minimum(angle, 6.5 / jnp.sqrt(df - 1.0))
+    log_cos = jnp.log(jnp.cos(angle[..., None] * _NODES))
+    integral = angle * jnp.sum(_WEIGHTS * jnp.exp((df - 1.0)[..., None] * log_cos), axis=-1)
+    c = jnp.exp(_log_gamma_step(0.5 * df)) / math.sqrt(math.pi)
+    return 0.5 + jnp.sign(u) * jnp.minimum(c * integral, 0.5)
+
+
+def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log Gamma(a + 1/2) - log Gamma(a); for large a by its series, where the difference would lose its digits."""
+    series = 0.5 * jnp.log(a) - 1.0 / (8.0 * a) + 1.0 / (192.0 * a**3)
+    return jnp.where(a > 8.0, series, gammaln(jnp.minimum(a, 8.0) + 0.5) - gammaln(jnp.minimum(a, 8.0)))

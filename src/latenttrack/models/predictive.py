@@ -1,10 +1,12 @@
 """`Predictive`: the forecast, an exact finite mixture, with its uncertainty split in two."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from latenttrack.models.components import AbstractComponents
 
@@ -61,23 +63,19 @@ class Predictive(eqx.Module):
         return jnp.sum(self.weights * self.components.cdf(y))
 
     def quantile(self, q: Float[Array, ""]) -> Float[Array, ""]:
-        """The smallest y with cdf(y) >= q, for 0 < q < 1, to the last bit of the number format.
+        """The y with cdf(y) = q, for 0 < q < 1.
 
-        A bracket around all components is widened until it holds the quantile, then halved until its ends are
-        neighbours: plain bisection needs no smoothness, so plateaus between well-separated components and
-        scales thousands of times smaller than their distance do it no harm.
+        A bracket around all components is widened until it holds the quantile; then Newton's method runs inside
+        it, and bisection takes over whenever a Newton step would leave the bracket or does not shrink fast enough.
+        So plateaus between well-separated components, and scales far smaller than their distance, do it no harm.
         """
         lo, hi, _ = jax.lax.while_loop(
-            lambda b: (b[2] < _MOST_ROUNDS) & ~self._holds(q, b[0], b[1]),
-            lambda b: (*self._widen(q, b[0], b[1]), b[2] + 1),
+            lambda s: (s[2] < _MOST_ROUNDS) & ~((self.cdf(s[0]) < q) & (self.cdf(s[1]) >= q)),
+            lambda s: (*self._widen(q, s[0], s[1]), s[2] + 1),
             (*self._bracket(), 0),
         )
-        lo, hi, _ = jax.lax.while_loop(
-            lambda b: (b[2] < _MOST_ROUNDS) & (b[0] < _midpoint(b[0], b[1])) & (_midpoint(b[0], b[1]) < b[1]),
-            lambda b: (*self._halve(q, b[0], b[1]), b[2] + 1),
-            (lo, hi, 0),
-        )
-        return hi
+        first = _Search(lo, hi, lo + 0.5 * (hi - lo), hi - lo, hi - lo, jnp.zeros((), int))
+        return jax.lax.while_loop(lambda s: self._unsettled(s), lambda s: self._narrow(q, s), first).y
 
     def interval(self, level: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The central interval that holds `level` of the probability."""
@@ -97,9 +95,6 @@ class Predictive(eqx.Module):
         loc, scale = self.components.loc, self.components.scale
         return jnp.min(loc - scale), jnp.max(loc + scale)
 
-    def _holds(self, q: Float[Array, ""], lo: Float[Array, ""], hi: Float[Array, ""]) -> Bool[Array, ""]:
-        return (self.cdf(lo) < q) & (self.cdf(hi) >= q)
-
     def _widen(
         self, q: Float[Array, ""], lo: Float[Array, ""], hi: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -109,13 +104,25 @@ class Predictive(eqx.Module):
             jnp.where(self.cdf(hi) < q, hi + width, hi),
         )
 
-    def _halve(
-        self, q: Float[Array, ""], lo: Float[Array, ""], hi: Float[Array, ""]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        mid = _midpoint(lo, hi)
-        above = self.cdf(mid) >= q
-        return jnp.where(above, lo, mid), jnp.where(above, mid, hi)
+    def _unsettled(self, s: "_Search") -> Bool[Array, ""]:
+        tolerance = jnp.finfo(s.y.dtype).eps * jnp.abs(s.y) + 1e-6 * jnp.min(self.components.scale)
+        return (s.rounds < _MOST_ROUNDS) & (jnp.abs(s.step) > tolerance)
+
+    def _narrow(self, q: Float[Array, ""], s: "_Search") -> "_Search":
+        miss = self.cdf(s.y) - q
+        lo, hi = jnp.where(miss < 0, s.y, s.lo), jnp.where(miss < 0, s.hi, s.y)
+        newton = -miss / jnp.exp(self.log_prob(s.y))  # infinite on a plateau: refused below
+        good = (s.y + newton > lo) & (s.y + newton < hi) & (jnp.abs(newton) < 0.5 * jnp.abs(s.before))
+        y = jnp.where(good, s.y + newton, lo + 0.5 * (hi - lo))
+        return _Search(lo, hi, y, y - s.y, s.step, s.rounds + 1)
 
 
-def _midpoint(lo: Float[Array, ""], hi: Float[Array, ""]) -> Float[Array, ""]:
-    return lo + 0.5 * (hi - lo)
+class _Search(NamedTuple):
+    """A root search: bracket, newest point, the last two steps, rounds so far."""
+
+    lo: Float[Array, ""]
+    hi: Float[Array, ""]
+    y: Float[Array, ""]
+    step: Float[Array, ""]
+    before: Float[Array, ""]
+    rounds: Int[Array, ""]

@@ -1,0 +1,81 @@
+"""The `latenttrack` command: finds a subcommand, runs it, and turns failures into one sentence and a code."""
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from latenttrack.errors import LatentTrackError
+
+# Name -> (module:attribute, what `latenttrack --help` says). A module is imported only to run its command.
+COMMANDS = {
+    "inspect": ("latenttrack.cli.inspect:inspect", "Show what a latenttrack file contains."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help lines, and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands in the help without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="latenttrack", prog_name="latenttrack")
+def cli() -> None:
+    """Online probabilistic prediction on streams that drift."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit.
+
+    Exit codes: 0 done; 1 a bug in latenttrack, or nobody reads the output any more; 2 a problem that the
+    user can mend; 130 interrupted.
+    """
+    try:
+        result = cli.main(prog_name="latenttrack", standalone_mode=False)
+        # Flushed here, where a closed pipe can still be caught.
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except LatentTrackError as error:
+        _fail(str(error), code=2)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted", code=130)
+    except BrokenPipeError:
+        # Python flushes once more on its way out, which must not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        _fail(
+            f"unexpected {type(error).__name__}: this is a bug in latenttrack; please report it, "
+            "with what the same command prints when LATENTTRACK_DEBUG=1 is set",
+            code=1,
+        )
+    # click gives the code of an early exit (such as --help) as the result; commands themselves return None.
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    if os.environ.get("LATENTTRACK_DEBUG") == "1":
+        traceback.print_exc()
+    click.echo(f"latenttrack: {sentence}", err=True)
+    sys.exit(code)

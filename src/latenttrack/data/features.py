@@ -1,0 +1,324 @@
+"""`Pipeline`: from measurements to model inputs, in batch and one row at a time, with the same numbers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from latenttrack.data.matching import unknown_name
+from latenttrack.data.series import Series
+from latenttrack.data.stages import (
+    CYCLES,
+    Calendar,
+    Lags,
+    MissingIndicator,
+    Sentinels,
+    Stage,
+    Standardise,
+)
+from latenttrack.errors import LatentTrackError
+
+_KINDS: dict[str, Callable[..., Stage]] = {
+    "sentinels": Sentinels,
+    "missing": MissingIndicator,
+    "lags": Lags,
+    "standardise": Standardise,
+    "calendar": Calendar,
+}
+# Harmonics by default, each only where the training part spans its cycle twice.
+_USUAL = {"day": 2, "week": 1, "year": 1, "season": 2}
+
+# The live memory of a pipeline: for each key, for each stage, the [depth, F] rows it may still look at.
+PipelineState = dict[int, tuple[np.ndarray, ...]]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Stages fitted on a training part, frozen ever after.
+
+    Attributes:
+        inputs: names of the F columns it takes.
+        clock: whether it expects dates and times (True) or step numbers (False).
+        stages: what is done to a row, in order.
+    """
+
+    inputs: tuple[str, ...]
+    clock: bool
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        train: Series,
+        *,
+        sentinels: Sequence[float] = (),
+        missing: bool = True,
+        lags: Sequence[int] | Mapping[str, Sequence[int]] = (),
+        calendar: Mapping[str, int] | None = None,
+        standardise: bool = True,
+        clip: float | None = None,
+        target: bool = True,
+    ) -> "Pipeline":
+        """Fit on the training part, and on nothing else.
+
+        Args:
+            train: the training part.
+            sentinels: values that mean "missing" in any column.
+            missing: add a 0/1 column for each column with missing values in the training part.
+            lags: steps back, for all columns, or for each column named.
+            calendar: number of harmonics for each of "day", "week", "year" (with a clock) or "season"
+                (without one; needs `train.period`). {} for none; None chooses those whose
+                cycle is longer than two steps and fits twice into the training part.
+            standardise: centre and scale columns; without it missing values stay NaN.
+            clip: bound of the standardised columns, in standard deviations.
+            target: standardise the labels too.
+
+        Returns:
+            The pipeline.
+        """
+        if clip is not None and not clip > 0:
+            raise LatentTrackError(f"clip is {clip}: it must be a positive number of standard deviations.")
+        pipeline = cls(train.names, train.has_clock, ())
+        if len(sentinels):
+            pipeline = pipeline._then(Sentinels(tuple(float(v) for v in sentinels)))
+        if missing:
+            pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
+        flags = range(len(train.names), len(pipeline.names))
+        pairs = _lag_pairs(lags, train.names)
+        if pairs:
+            pipeline = pipeline._then(Lags(pairs))
+        if standardise:
+            rows = pipeline._rows(train)
+            pipeline = pipeline._then(Standardise.fit(rows, train.y, flags, clip, target))
+        cycles = _cycles(calendar, train)
+        return pipeline._then(Calendar(cycles)) if cycles else pipeline
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the F' columns it gives."""
+        names = self.inputs
+        for stage in self.stages:
+            names = stage.names(names)
+        return names
+
+    @property
+    def y_loc(self) -> float:
+        """The mean that is taken from a label."""
+        return next((s.y_loc for s in self.stages if isinstance(s, Standardise)), 0.0)
+
+    @property
+    def y_scale(self) -> float:
+        """The standard deviation that a label is divided by."""
+        return next((s.y_scale for s in self.stages if isinstance(s, Standardise)), 1.0)
+
+    def transform(self, series: Series, history: Series | None = None) -> Series:
+        """Transform a whole series.
+
+        Args:
+            series: [N] rows with this pipeline's input columns.
+            history: the rows just before, so that the first lags are known; same columns and keys.
+
+        Returns:
+            The series with [N, F'] features and, if labels are standardised, with `y_loc` and `y_scale` set.
+        """
+        self._check(series)
+        if history is not None:
+            self._check(history)
+            if history.keys != series.keys:
+                raise LatentTrackError(
+                    f"history has keys {history.keys} and the series has {series.keys}: give the same."
+                )
+        return replace(
+            series,
+            x=self._rows(series, history),
+            names=self.names,
+            y=(series.y - self.y_loc) / self.y_scale,
+            y_loc=series.y_loc + series.y_scale * self.y_loc,
+            y_scale=series.y_scale * self.y_scale,
+        )
+
+    def start(self) -> PipelineState:
+        """Return the memory before any row: empty."""
+        return {}
+
+    def step(
+        self, state: PipelineState, time: np.datetime64 | float, row: np.ndarray, key: int = 0
+    ) -> tuple[np.ndarray, PipelineState]:
+        """Transform one row, with the same result as `transform` on the whole stream.
+
+        The state is not changed but returned anew, and copying it takes time linear in the number of keys:
+        for thousands of streams keep one state for each.
+
+        Args:
+            state: the memory, from `start` or the previous step.
+            time: of this row: datetime64 with a clock, else the step number.
+            row: [F] the measurements, NaN where missing.
+            key: which stream the row belongs to.
+
+        Returns:
+            ([F'] features, new state).
+        """
+        x = np.asarray(row, np.float64)
+        if x.shape != (len(self.inputs),):
+            raise LatentTrackError(
+                f"the row has shape {x.shape} and the pipeline takes shape ({len(self.inputs)},): "
+                f"give one value for each of {', '.join(self.inputs)}."
+            )
+        if np.isinf(x).any():
+            culprit = self.inputs[int(np.flatnonzero(np.isinf(x))[0])]
+            raise LatentTrackError(f"column {culprit!r} of the row is infinite: give NaN if it is missing.")
+        _check_time(time, self.clock)
+        now = np.array([time], "datetime64[ns]" if self.clock else np.float64)
+        features, past = self._run(x[None], now, state.get(key))
+        return features[0], {**state, key: past}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the pipeline in plain JSON values; `from_dict` gives back an equal pipeline."""
+        kinds = {cls: kind for kind, cls in _KINDS.items()}
+        return {
+            "inputs": list(self.inputs),
+            "clock": self.clock,
+            "stages": [{"kind": kinds[type(s)], **_lists(asdict(s))} for s in self.stages],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Pipeline":
+        """Rebuild a pipeline from what `to_dict` gave.
+
+        Args:
+            values: the description, as from `to_dict`, before or after a trip through JSON.
+
+        Returns:
+            The pipeline.
+        """
+        try:
+            stages = []
+            for description in values["stages"]:
+                fields = {name: _tuples(v) for name, v in description.items() if name != "kind"}
+                stages.append(_KINDS[description["kind"]](**fields))
+            return cls(tuple(values["inputs"]), bool(values["clock"]), tuple(stages))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise LatentTrackError(
+                f"the description of the feature pipeline is damaged at {error}: save the model again."
+            ) from None
+
+    def _then(self, stage: Stage) -> "Pipeline":
+        return replace(self, stages=(*self.stages, stage))
+
+    def _check(self, series: Series) -> None:
+        if series.names != self.inputs:
+            missing = [n for n in self.inputs if n not in series.names]
+            extra = [n for n in series.names if n not in self.inputs]
+            raise LatentTrackError(
+                f"the series has other columns than the pipeline was fitted on (missing {missing}, "
+                f"unexpected {extra}): give {', '.join(self.inputs)} in this order."
+            )
+        if series.has_clock != self.clock:
+            given = "dates and times" if series.has_clock else "step numbers"
+            raise LatentTrackError(
+                f"the series has {given} as time, unlike the one the pipeline was fitted on."
+            )
+
+    def _rows(self, series: Series, history: Series | None = None) -> np.ndarray:
+        """Transform stream by stream, [N, F] -> [N, F']."""
+        parts = []
+        for k in np.unique(series.key):
+            here, past = series.key == k, None
+            if history is not None and np.any(history.key == k):
+                earlier = history.key == k
+                if history.time[earlier][-1] >= series.time[here][0]:
+                    raise LatentTrackError(
+                        "history does not end before the series starts: give earlier rows."
+                    )
+                past = self._run(history.x[earlier], history.time[earlier], None)[1]
+            parts.append(self._run(series.x[here], series.time[here], past)[0])
+        return np.concatenate(parts)
+
+    def _run(
+        self, x: np.ndarray, time: np.ndarray, past: tuple[np.ndarray, ...] | None
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Pass consecutive rows of one stream through all stages; also give what each must remember."""
+        memory = []
+        for i, stage in enumerate(self.stages):
+            before = np.full((stage.depth, x.shape[1]), np.nan) if past is None else past[i]
+            memory.append(np.vstack([before, x])[len(x) :] if stage.depth else before)
+            x = stage.apply(x, time, before)
+        return x, tuple(memory)
+
+
+def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Series, Series, Pipeline]:
+    """Split in time, fit a pipeline on the training part only, and transform both parts.
+
+    Labels that were not known yet at the cut (the last `delay - 1` of each stream in the training part) are
+    made missing there: they would come from the future. The test part's first lags reach back into the
+    training part, as they would live.
+
+    Args:
+        series: everything there is.
+        fraction: share of the rows before the cut.
+        **choices: passed on to `Pipeline.fit`.
+
+    Returns:
+        (train, test, pipeline).
+    """
+    past, future = series.split(fraction)
+    past = _forget_unknown(past)
+    pipeline = Pipeline.fit(past, **choices)
+    return pipeline.transform(past), pipeline.transform(future, history=past), pipeline
+
+
+def _forget_unknown(past: Series) -> Series:
+    y = past.y.copy()
+    for k in np.unique(past.key):
+        rows = np.flatnonzero(past.key == k)
+        y[rows[len(rows) - min(past.delay - 1, len(rows)) :]] = np.nan
+    return replace(past, y=y)
+
+
+def _lag_pairs(
+    lags: Sequence[int] | Mapping[str, Sequence[int]], names: tuple[str, ...]
+) -> tuple[tuple[int, int], ...]:
+    by_name = lags if isinstance(lags, Mapping) else dict.fromkeys(names, lags)
+    for name, steps in by_name.items():
+        if name not in names:
+            raise unknown_name("column", name, names)
+        if any(step < 1 for step in steps):
+            raise LatentTrackError(f"lags of {name!r} are {list(steps)}: each must be at least 1 step back.")
+    return tuple((names.index(name), int(step)) for name, steps in by_name.items() for step in steps)
+
+
+def _cycles(calendar: Mapping[str, int] | None, train: Series) -> tuple[tuple[str, int, int], ...]:
+    known = CYCLES if train.has_clock else {"season": train.period} if train.period else {}
+    if calendar is None:
+        span, step = _span(train)
+        return tuple((n, c, _USUAL[n]) for n, c in known.items() if 2 * step < c and 2 * c <= span)
+    for name, harmonics in calendar.items():
+        if name not in known:
+            raise unknown_name("calendar cycle", name, known)
+        if harmonics < 1:
+            raise LatentTrackError(f"calendar asks for {harmonics} harmonics of {name!r}: give at least 1.")
+    return tuple((name, known[name], int(harmonics)) for name, harmonics in calendar.items())
+
+
+def _span(train: Series) -> tuple[float, float]:
+    """Length of the training part and its usual step, in nanoseconds with a clock, else in steps."""
+    time = train.time.astype(np.int64) if train.has_clock else train.time
+    steps = np.diff(time)[np.diff(train.key) == 0]
+    return float(time.max() - time.min()), float(np.median(steps)) if len(steps) else 0.0
+
+
+def _check_time(time: np.datetime64 | float, clock: bool) -> None:
+    if isinstance(time, np.datetime64) != clock or np.isnan(time):
+        wants = "numpy.datetime64" if clock else "the number of the step"
+        raise LatentTrackError(f"time is {time!r}: this pipeline was fitted on a stream that wants {wants}.")
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lists(v) for name, v in value.items()}
+    return [_lists(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,255 @@
+"""From a table to a `Series`: which column is the label, which the clock, which the key."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from latenttrack.data.columns import not_a_number, not_a_time
+from latenttrack.data.matching import unknown_name
+from latenttrack.data.series import Series, check_times, show_time
+from latenttrack.data.tables import Table, read_table
+from latenttrack.errors import LatentTrackError
+
+__all__ = ["Table", "read_table", "to_series"]
+
+DAY = np.timedelta64(1, "D").astype("timedelta64[ns]")
+# A grid this many times longer than the file means that the rows are events, not samples.
+MOST_GRID_ROWS_PER_ROW = 100
+
+
+def to_series(
+    table: Table,
+    *,
+    target: str,
+    time: str | Literal[False] | None = None,
+    key: str | None = None,
+    features: Sequence[str] | None = None,
+    horizon: int = 0,
+    delay: int | None = None,
+    sentinels: Sequence[float] = (),
+    grid: bool = False,
+    period: int | None = None,
+) -> Series:
+    """Choose the columns of a table and make a `Series` of them.
+
+    Rows of one key are brought together, but inside a key they are never reordered: times that are not
+    strictly increasing are an error.
+
+    Args:
+        table: what `read_table` returned.
+        target: the column to predict.
+        time: the time column: dates and times, or numbers that count seconds since 1970. None takes the only
+            column of dates and times if there is one; without it, or with False, rows are numbered by step.
+        key: the column that says which stream a row belongs to; None for one stream.
+        features: the input columns; None takes all numeric ones, the target's own among them when
+            horizon > 0, since its present value is then known.
+        horizon: h; the label of row t is the target in row t + h of the same key.
+        delay: steps until a label is known; None takes max(h, 1).
+        sentinels: numbers that mean "missing", such as -9999, in any numeric column.
+        grid: put each key on its regular time grid by inserting all-missing rows in gaps, so that
+            h steps ahead means time and not rows.
+        period: steps in the main season; None takes one day in steps (7 for daily data).
+
+    Returns:
+        The series, keys in order of first appearance.
+    """
+    if horizon < 0:
+        raise LatentTrackError(f"horizon is {horizon}: it must be 0 or more steps.")
+    table = _mask_sentinels(table, sentinels)
+    _require_columns(table, [target, *([time] if time else []), *([key] if key else []), *(features or [])])
+    clock = _choose_time(table, time, exclude=(target, key))
+    rows = _group_rows(table, key, clock)
+    if grid:
+        rows = _regular(rows)
+    inputs = _choose_features(table, features, target=target, exclude=(clock, key), horizon=horizon)
+    x = [_take(_numeric(table, name), rows.source) for name in inputs]
+    label = _take(_numeric(table, target), rows.source)
+    return Series(
+        x=np.array(x).reshape(len(inputs), len(label)).T,
+        y=_ahead(label, rows.key, horizon),
+        time=rows.time,
+        names=tuple(inputs),
+        target=target,
+        keys=rows.keys,
+        key=rows.key,
+        delay=max(horizon, 1) if delay is None else delay,
+        period=_day_in_steps(rows) if period is None else period,
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The order of rows: where in the table each stands (-1: inserted), its key and its time, [N] each."""
+
+    source: np.ndarray
+    key: np.ndarray
+    keys: tuple[str, ...]
+    time: np.ndarray
+
+
+def _require_columns(table: Table, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table.columns:
+            raise unknown_name("column", name, table.columns)
+
+
+def _mask_sentinels(table: Table, sentinels: Sequence[float]) -> Table:
+    def mask(column: np.ndarray) -> np.ndarray:
+        return np.where(np.isin(column, sentinels), np.nan, column) if column.dtype.kind == "f" else column
+
+    return Table({n: mask(c) for n, c in table.columns.items()}, table.source) if len(sentinels) else table
+
+
+def _choose_time(
+    table: Table, time: str | Literal[False] | None, exclude: Sequence[str | None]
+) -> str | None:
+    if time is not None:
+        return time or None
+    clocks = [n for n, c in table.columns.items() if c.dtype.kind == "M" and n not in exclude]
+    if len(clocks) > 1:
+        raise LatentTrackError(
+            f"{table.source} has several time columns ({', '.join(map(repr, clocks))}): name one as time."
+        )
+    return clocks[0] if clocks else None
+
+
+def _parse_time(table: Table, name: str) -> np.ndarray:
+    column = table.columns[name]
+    if column.dtype.kind == "O":
+        raise LatentTrackError(
+            f"the time column {name!r} holds {not_a_time(column)!r}, which is not a time that can be read: "
+            "write times like 2013-01-31 06:00:00."
+        )
+    if column.dtype.kind == "f":
+        if not np.all(np.isfinite(column)):
+            row = np.flatnonzero(~np.isfinite(column))[0] + 1
+            raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
+        # Microseconds since 1970 are exact in float64; nanoseconds would not be.
+        return np.round(column * 1e6).astype("datetime64[us]").astype("datetime64[ns]")
+    if np.any(np.isnat(column)):
+        row = np.flatnonzero(np.isnat(column))[0] + 1
+        raise LatentTrackError(
+            f"the time column {name!r} is empty in row {row}: fill it in or remove the row."
+        )
+    return column
+
+
+def _group_rows(table: Table, key: str | None, clock: str | None) -> _Rows:
+    keys, index = _key_index(table, key)
+    source = np.argsort(index, kind="stable")
+    grouped = index[source]
+    what = "times"
+    if clock is None:
+        first = np.searchsorted(grouped, np.arange(len(keys)))
+        time = (np.arange(len(source)) - first[grouped]).astype(np.float64)
+    else:
+        time, what = _parse_time(table, clock)[source], f"times in column {clock!r}"
+    check_times(time, grouped, keys, what)
+    return _Rows(source, grouped, keys, time)
+
+
+def _key_index(table: Table, key: str | None) -> tuple[tuple[str, ...], np.ndarray]:
+    if key is None:
+        return ("",), np.zeros(len(table), np.int32)
+    column = table.columns[key]
+    if column.dtype.kind == "f":
+        texts = ["" if np.isnan(v) else f"{v:.15g}" for v in column.tolist()]
+    else:
+        texts = ["" if t in ("", "NaT") else str(t) for t in column.astype(str).tolist()]
+    if "" in texts:
+        row = texts.index("") + 1
+        raise LatentTrackError(f"the key column {key!r} is empty in row {row}: fill it in or remove the row.")
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return tuple(numbers), np.array([numbers[t] for t in texts], np.int32)
+
+
+def _interval(rows: _Rows) -> np.timedelta64 | None:
+    """The most common difference between neighbouring times of one key; None without a clock or a pair."""
+    differences = np.diff(rows.time)[np.diff(rows.key) == 0]
+    if rows.time.dtype.kind != "M" or len(differences) == 0:
+        return None
+    values, counts = np.unique(differences, return_counts=True)
+    interval: np.timedelta64 = values[np.argmax(counts)]
+    return interval
+
+
+def _regular(rows: _Rows) -> _Rows:
+    interval = _interval(rows)
+    if interval is None:
+        raise LatentTrackError("grid needs a time column and at least two rows of one key: name it as time.")
+    first = np.searchsorted(rows.key, np.arange(len(rows.keys)))
+    elapsed = rows.time - rows.time[first][rows.key]
+    off = np.flatnonzero(elapsed % interval != np.timedelta64(0, "ns"))
+    if len(off):
+        raise LatentTrackError(
+            f"the time {show_time(rows.time[off[0]])} lies off the regular grid of "
+            f"{interval / np.timedelta64(1, 's'):g} seconds ({len(off)} rows do): "
+            "resample the rows or leave grid off."
+        )
+    step = (elapsed // interval).astype(np.int64)
+    lengths = np.maximum.reduceat(step, first) + 1
+    if lengths.sum() > MOST_GRID_ROWS_PER_ROW * len(step):
+        raise LatentTrackError(
+            f"a regular grid of these {len(step)} rows would need {lengths.sum()}: leave grid off."
+        )
+    start = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    key = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    source = np.full(len(key), -1)
+    source[start[rows.key] + step] = rows.source
+    time = rows.time[first][key] + (np.arange(len(key)) - start[key]) * interval
+    return _Rows(source, key, rows.keys, time)
+
+
+def _choose_features(
+    table: Table, features: Sequence[str] | None, *, target: str, exclude: Sequence[str | None], horizon: int
+) -> list[str]:
+    if features is None:
+        numeric = [n for n, c in table.columns.items() if c.dtype.kind == "f" and n not in exclude]
+        return [n for n in numeric if horizon > 0 or n != target]
+    if target in features and horizon == 0:
+        raise LatentTrackError(
+            f"the target {target!r} is also a feature, and at horizon 0 that gives the answer away: "
+            "leave it out or predict ahead."
+        )
+    return list(features)
+
+
+def _numeric(table: Table, name: str) -> np.ndarray:
+    column = table.columns[name]
+    if column.dtype.kind == "O":
+        raise LatentTrackError(
+            f"column {name!r} is not numeric: it holds {not_a_number(column)!r}, "
+            "so turn it into numbers or leave it out."
+        )
+    if column.dtype.kind == "M":
+        raise LatentTrackError(f"column {name!r} holds times, not numbers: leave it out.")
+    infinite = np.flatnonzero(np.isinf(column))
+    if len(infinite):
+        raise LatentTrackError(
+            f"column {name!r} is infinite in row {infinite[0] + 1}: "
+            "declare the value as a sentinel if it means missing, or remove the row."
+        )
+    return column
+
+
+def _take(column: np.ndarray, source: np.ndarray) -> np.ndarray:
+    return np.where(source >= 0, column[source], np.nan)
+
+
+def _ahead(values: np.ndarray, key: np.ndarray, horizon: int) -> np.ndarray:
+    """y_t = values_{t + horizon} where that row exists in the same key, else NaN."""
+    ahead = np.minimum(np.arange(len(values)) + horizon, len(values) - 1)
+    same = (key[ahead] == key) & (np.arange(len(values)) + horizon < len(values))
+    return np.where(same, values[ahead], np.nan)
+
+
+def _day_in_steps(rows: _Rows) -> int | None:
+    interval = _interval(rows)
+    if interval is None:
+        return None
+    if interval == DAY:
+        return 7
+    steps = round(DAY / interval)
+    return steps if steps > 1 else None

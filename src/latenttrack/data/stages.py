@@ -1,0 +1,189 @@
+"""The stages of a feature pipeline: frozen numbers, and one function that serves batch and live alike.
+
+Every stage maps rows of one stream, `[M, F] -> [M, F']`, and may look at `depth` earlier rows. A batch is
+M = all rows, a live step is M = 1: the same code, and the same numbers to the last bit.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+_SECOND = 1_000_000_000
+# Lengths in nanoseconds; the year is the Gregorian mean of 365.2425 days.
+CYCLES = {"day": 86_400 * _SECOND, "week": 604_800 * _SECOND, "year": 31_556_952 * _SECOND}
+
+
+@dataclass(frozen=True)
+class Stage(ABC):
+    """What a pipeline needs to know of a stage."""
+
+    @property
+    def depth(self) -> int:
+        """How many earlier rows of the same stream the stage looks at."""
+        return 0
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of the F' output columns, given those of the F input columns."""
+        return inputs
+
+    @abstractmethod
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """Transform consecutive rows of one stream.
+
+        Args:
+            x: [M, F] rows.
+            time: [M] datetime64[ns] or float64 step numbers.
+            past: [depth, F] the rows just before, NaN where there were none.
+
+        Returns:
+            [M, F'] rows.
+        """
+
+
+@dataclass(frozen=True)
+class Sentinels(Stage):
+    """Turn declared values, such as -9999, into missing ones."""
+
+    values: tuple[float, ...]
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        return np.where((x[..., None] == self.values).any(axis=-1), np.nan, x)
+
+
+@dataclass(frozen=True)
+class MissingIndicator(Stage):
+    """Append a 0/1 column `NAME_missing` for each listed column."""
+
+    columns: tuple[int, ...]
+
+    @classmethod
+    def fit(cls, x: np.ndarray) -> "MissingIndicator":
+        """List the columns of x [N, F] that have missing values."""
+        return cls(tuple(np.flatnonzero(np.isnan(x).any(axis=0)).tolist()))
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """See `Stage`."""
+        return (*inputs, *(f"{inputs[c]}_missing" for c in self.columns))
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        return np.hstack([x, np.isnan(x[:, list(self.columns)])])
+
+
+@dataclass(frozen=True)
+class Lags(Stage):
+    """Append earlier values: `(column, steps back)` for each new column `NAME_lagN`."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def depth(self) -> int:
+        """See `Stage`."""
+        return max(lag for _, lag in self.pairs)
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """See `Stage`."""
+        return (*inputs, *(f"{inputs[column]}_lag{lag}" for column, lag in self.pairs))
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        rows, depth = np.vstack([past, x]), self.depth
+        # Fancy indexing picks all lags at once: row t of the batch is row t + depth of `rows`.
+        columns, lags = np.array(self.pairs).T
+        here = np.arange(depth, depth + len(x))[:, None]
+        return np.hstack([x, rows[here - lags, columns]])
+
+
+@dataclass(frozen=True)
+class Standardise(Stage):
+    """Centre and scale each column with the training part's numbers; missing becomes 0, the training mean.
+
+    Attributes:
+        loc: F means.
+        scale: F standard deviations.
+        clip: bound on the result in standard deviations, None for no bound.
+        y_loc: the label's mean, 0 when labels are left alone.
+        y_scale: the label's standard deviation, 1 when labels are left alone.
+    """
+
+    loc: tuple[float, ...]
+    scale: tuple[float, ...]
+    clip: float | None = None
+    y_loc: float = 0.0
+    y_scale: float = 1.0
+
+    @classmethod
+    def fit(
+        cls, x: np.ndarray, y: np.ndarray, plain: Sequence[int], clip: float | None, target: bool
+    ) -> "Standardise":
+        """Measure a training part.
+
+        Args:
+            x: [N, F] rows, NaN where missing.
+            y: [N] labels, NaN where missing.
+            plain: columns to leave as they are (0/1 flags, whose rare ones would become huge).
+            clip: see the class.
+            target: whether to standardise the labels too.
+
+        Returns:
+            The stage.
+        """
+        moments = [(0.0, 1.0) if i in plain else _moments(column) for i, column in enumerate(x.T)]
+        y_loc, y_scale = _moments(y) if target else (0.0, 1.0)
+        return cls(tuple(m for m, _ in moments), tuple(s for _, s in moments), clip, y_loc, y_scale)
+
+    @cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array(self.loc), np.array(self.scale)
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        loc, scale = self._arrays
+        z = (x - loc) / scale
+        if self.clip is not None:
+            z = np.clip(z, -self.clip, self.clip)
+        return np.where(np.isnan(z), 0.0, z)
+
+
+@dataclass(frozen=True)
+class Calendar(Stage):
+    """Append sine and cosine of the time of day, week, year or season: `day_sin1`, `day_cos1`, ...
+
+    Attributes:
+        cycles: (name, length, harmonics); the length in nanoseconds for a clock, in steps without one.
+    """
+
+    cycles: tuple[tuple[str, int, int], ...]
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """See `Stage`."""
+        waves = [
+            f"{name}_{wave}{k + 1}" for name, _, n in self.cycles for k in range(n) for wave in ("sin", "cos")
+        ]
+        return (*inputs, *waves)
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        ticks = time.astype(np.int64) if time.dtype.kind == "M" else time
+        columns = [x]
+        for _, length, harmonics in self.cycles:
+            # Reduced before it becomes a float, so that nanoseconds since 1970 lose nothing.
+            phase = (ticks % length) / length
+            for k in range(harmonics):
+                # math, not numpy: numpy's vectorised sine may differ in the last bit with the array's length.
+                angles = (2 * math.pi * (k + 1) * phase).tolist()
+                columns.append(np.array([(math.sin(a), math.cos(a)) for a in angles]))
+        return np.hstack(columns)
+
+
+def _moments(values: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of what is known; 0 and 1 if nothing is, 1 for a constant."""
+    known = values[~np.isnan(values)]
+    if len(known) == 0:
+        return 0.0, 1.0
+    return float(known.mean()), float(known.std()) if known.min() < known.max() else 1.0

@@ -1,0 +1,227 @@
+"""Files and dataframes in, one plain table of typed columns out."""
+
+import csv
+import gzip
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latenttrack.data.columns import from_text, from_values, to_nanoseconds
+from latenttrack.errors import LatentTrackError
+
+FORMATS = ".csv, .csv.gz, .csv.zip, .parquet, .jsonl, .jsonl.gz, .ndjson or .ndjson.gz"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length N.
+
+    Attributes:
+        columns: name -> [N] array of float64 (missing: NaN), datetime64[ns] (missing: NaT)
+            or object holding str (missing: "").
+        source: where the table came from, for messages.
+    """
+
+    columns: dict[str, np.ndarray]
+    source: str = "table"
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise LatentTrackError(f"{self.source} has no columns: give at least a target column.")
+        (first, column), *others = self.columns.items()
+        for name, other in others:
+            if len(other) != len(column):
+                raise LatentTrackError(
+                    f"{self.source}: column {first!r} has {len(column)} rows and column {name!r} has "
+                    f"{len(other)}: make them equally long."
+                )
+        if len(column) == 0:
+            raise LatentTrackError(f"{self.source} has columns but no rows: give at least one row of data.")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+
+def read_table(source: object) -> Table:
+    """Read a table from a file, a dataframe or a dict.
+
+    Args:
+        source: a path (.csv, .csv.gz, .csv.zip with one member, .parquet, .jsonl, .ndjson, also with .gz),
+            a dataframe (pandas, polars, pyarrow, anything narwhals understands), or a dict of columns.
+            A pandas DatetimeIndex becomes a column.
+
+    Returns:
+        The table; text columns that hold only numbers or only times are converted.
+    """
+    if isinstance(source, Table):
+        return source
+    if isinstance(source, str | Path):
+        return _read_path(Path(source))
+    if isinstance(source, Mapping):
+        columns = {str(name): _from_array(str(name), values) for name, values in source.items()}
+        return Table(columns, "the dict")
+    return _read_frame(source, f"the {type(source).__name__}")
+
+
+def _read_path(path: Path) -> Table:
+    name = path.name.lower()
+    if path.is_dir():
+        raise LatentTrackError(f"{path} is a directory: give the path of one file.")
+    if not path.exists():
+        raise LatentTrackError(f"there is no file {path}: check the path.")
+    if name.endswith(".parquet"):
+        return _read_parquet(path)
+    if name.endswith((".csv", ".csv.gz", ".csv.zip")):
+        return _read_csv(_decode(_read_bytes(path)), str(path))
+    if name.endswith((".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")):
+        return _read_json_lines(_decode(_read_bytes(path)), str(path))
+    raise LatentTrackError(f"{path} has a format that is not known: give a file ending in {FORMATS}.")
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        raw = path.read_bytes()
+        if path.suffix.lower() == ".gz":
+            raw = gzip.decompress(raw)
+        elif path.suffix.lower() == ".zip":
+            raw = _unzip(path)
+    except (gzip.BadGzipFile, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError):
+        raise LatentTrackError(
+            f"{path} is not a readable compressed file (broken, cut off or encrypted): fetch it again."
+        ) from None
+    except OSError as error:
+        raise LatentTrackError(f"{path} cannot be read ({error.strerror}): check its permissions.") from None
+    if not raw.strip():
+        raise LatentTrackError(f"{path} is empty: give a file with a header and rows.")
+    return raw
+
+
+def _unzip(path: Path) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        # macOS adds its own folder of resource forks to every archive.
+        members = [n for n in archive.namelist() if not n.endswith("/") and not n.startswith("__MACOSX/")]
+        if len(members) != 1:
+            raise LatentTrackError(f"{path} holds {len(members)} files: give an archive with exactly one.")
+        return archive.read(members[0])
+
+
+def _decode(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:  # latin-1 accepts every byte: units such as "µmol/m²" in older files
+        return raw.decode("latin-1")
+
+
+def _read_csv(text: str, source: str) -> Table:
+    head = text.lstrip().split("\n", 1)[0]
+    delimiter = ";" if head.count(";") > head.count(",") else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[list[str]] = []
+    try:
+        for row in reader:
+            if not row:
+                continue
+            if rows and len(row) != len(rows[0]):
+                raise LatentTrackError(
+                    f"{source}, line {reader.line_num}, has {len(row)} fields and the header has "
+                    f"{len(rows[0])}: mend the line."
+                )
+            rows.append(row)
+    except csv.Error as error:
+        raise LatentTrackError(f"{source}, line {reader.line_num}, is not CSV ({error}): mend it.") from None
+    names = [name.strip() or f"column_{i + 1}" for i, name in enumerate(rows[0])]
+    repeated = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if repeated is not None:
+        raise LatentTrackError(f"{source} has two columns named {repeated!r}: rename one of them.")
+    if len(rows) == 1:
+        raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
+    columns = zip(*rows[1:], strict=True)
+    return Table({n: from_text(c, delimiter == ";") for n, c in zip(names, columns, strict=True)}, source)
+
+
+def _read_json_lines(text: str, source: str) -> Table:
+    records: list[dict[str, object]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise LatentTrackError(
+                f"{source}, line {number}, is not a JSON object: write one object per line."
+            )
+        nested = next((k for k, v in record.items() if isinstance(v, list | dict)), None)
+        if nested is not None:
+            raise LatentTrackError(
+                f"{source}, line {number}: {nested!r} holds a list or an object: give numbers or text."
+            )
+        records.append(record)
+    names = dict.fromkeys(name for record in records for name in record)
+    return Table({name: from_values([r.get(name) for r in records]) for name in names}, source)
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise LatentTrackError(
+            f'{path} is a Parquet file and pyarrow is not installed: pip install "latenttrack[data]".'
+        ) from None
+    try:
+        frame = pyarrow.parquet.ParquetFile(path).read()
+    except (pyarrow.ArrowException, OSError):
+        raise LatentTrackError(f"{path} is not a readable Parquet file: write or fetch it again.") from None
+    return _read_frame(frame, str(path))
+
+
+def _read_frame(native: Any, source: str) -> Table:
+    import narwhals as nw  # here, because it would double the time to import this room
+
+    try:
+        lazy = nw.from_native(native)
+    except nw.exceptions.DuplicateError as error:
+        raise LatentTrackError(
+            f"{source} has columns of the same name ({' '.join(str(error).split())}): rename them."
+        ) from None
+    except TypeError:
+        raise LatentTrackError(
+            f"{source} cannot be read as a table: give a path, a dataframe or a dict of columns."
+        ) from None
+    frame = lazy.collect() if isinstance(lazy, nw.LazyFrame) else lazy
+    index = nw.maybe_get_index(frame)
+    if index is not None and str(index.dtype).startswith("datetime64"):
+        frame = nw.from_native(frame.to_native().reset_index(names=index.name or "time"), eager_only=True)
+    return Table({str(name): _from_narwhals(frame.get_column(name)) for name in frame.columns}, source)
+
+
+def _from_narwhals(column: Any) -> np.ndarray:
+    import narwhals as nw
+
+    if column.dtype.is_numeric() or column.dtype == nw.Boolean:
+        return np.array(column.cast(nw.Float64).to_numpy(), np.float64)
+    if isinstance(column.dtype, nw.Datetime):
+        if column.dtype.time_zone is not None:
+            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return to_nanoseconds(np.asarray(column.to_numpy(), "datetime64"), column.name)
+    return from_values(column.to_list())
+
+
+def _from_array(name: str, values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise LatentTrackError(f"column {name!r} has shape {array.shape}: give one value per row.")
+    if array.dtype.kind == "M":
+        return to_nanoseconds(array, name)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    return from_values(array.tolist())

@@ -1,0 +1,1 @@
+"""How good it is: scores, summaries, and the runs that produce them."""

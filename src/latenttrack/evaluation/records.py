@@ -1,0 +1,78 @@
+"""Records: what a model said at every step, beside what happened. Plain numpy, so that reports need no jax."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+FIELDS = (
+    "mean", "aleatoric", "epistemic", "lower", "upper", "nll", "squared_error", "crps", "pit"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Records:
+    """The filter's output for one model on one series, in the label's own units.
+
+    Attributes:
+        model: the model's name.
+        time: [N] datetime64[ns] or step numbers.
+        key: [N] index into `keys`.
+        keys: names of the streams.
+        target: what is predicted, with its unit if known.
+        y: [N] labels, NaN where missing.
+        steps: the nine arrays [seeds, N] named in `FIELDS`; scores are NaN where the label is missing.
+        parameters: trained numbers of one seed.
+        microseconds: per filter step (update and predict), one stream; NaN if it was not measured.
+    """
+
+    model: str
+    time: np.ndarray
+    key: np.ndarray
+    keys: tuple[str, ...]
+    target: str
+    y: np.ndarray
+    steps: dict[str, np.ndarray]
+    parameters: int = 0
+    microseconds: float = float("nan")
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds."""
+        return int(self.steps["nll"].shape[0])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row of the table: means over the labelled steps, then over seeds."""
+
+    model: str
+    nll: float
+    crps: float
+    mse: float
+    coverage_90: float  # share of labels inside the central 90 % interval
+    epistemic_share: float  # of the total variance
+    parameters: int
+    microseconds: float
+
+
+def summarise(records: Records) -> Summary:
+    """Collapse the records of one model to a row."""
+    steps = records.steps
+    pit = steps["pit"]
+    inside = np.where(np.isnan(pit), np.nan, (pit >= 0.05) & (pit <= 0.95))
+    share = steps["epistemic"].mean(axis=1) / (steps["epistemic"] + steps["aleatoric"]).mean(axis=1)
+    return Summary(
+        model=records.model,
+        nll=_mean(steps["nll"]),
+        crps=_mean(steps["crps"]),
+        mse=_mean(steps["squared_error"]),
+        coverage_90=_mean(inside),
+        epistemic_share=float(share.mean()),
+        parameters=records.parameters,
+        microseconds=records.microseconds,
+    )
+
+
+def _mean(values: np.ndarray) -> float:
+    """Mean over labelled steps for each seed, then over seeds."""
+    return float(np.nanmean(values, axis=1).mean())

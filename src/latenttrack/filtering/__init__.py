@@ -1,0 +1,1 @@
+"""Running a tracker along a stream: offline in one compiled scan."""

@@ -1,0 +1,150 @@
+"""The offline filter: one compiled scan over a whole series, for any number of seeds.
+
+Each step is `models.base.step` (update with the label that is due, advance with x, predict), and then the forecast is
+recorded beside the label that it did not see.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+from latenttrack.models.base import AbstractTracker, State, Window, observe, step
+from latenttrack.models.layout import lay_out
+from latenttrack.models.predictive import Predictive
+from latenttrack.models.stack import Stack
+
+# (forecast in original units, label in original units) -> a pytree of scalars to keep
+Recorder = Callable[[Predictive, Float[Array, ""]], PyTree[Any]]
+
+
+class Forecast(NamedTuple):
+    """The moments of a forecast: what the default recorder keeps."""
+
+    mean: Float[Array, ""]
+    aleatoric: Float[Array, ""]
+    epistemic: Float[Array, ""]
+    log_prob: Float[Array, ""]
+    pit: Float[Array, ""]
+
+
+def record_forecast(predictive: Predictive, y: Float[Array, ""]) -> Forecast:
+    """Mean, the two variances, log p(y) and P(Y <= y)."""
+    return Forecast(
+        predictive.mean, predictive.aleatoric, predictive.epistemic, predictive.log_prob(y), predictive.cdf(y)
+    )
+
+
+def filter_series(
+    stack: Stack,
+    series: Series,
+    key: PRNGKeyArray,
+    *,
+    past: Series | None = None,
+    record: Recorder = record_forecast,
+) -> PyTree[np.ndarray]:
+    """Filter a series online with frozen weights: predict, score, update, in that order.
+
+    Args:
+        stack: one tracker for each seed.
+        series: what to predict; every key is a stream of its own.
+        key: for trackers that draw at random; seed s, stream b, step t uses its own fold of it.
+        past: the rows before `series`: folded into the belief first, and the source of labels still due.
+        record: what to keep of each forecast; it sees forecast and label in original units.
+
+    Returns:
+        The recorder's pytree with numpy leaves [seeds, rows], in the order of the rows of `series`. Rows without a label
+        are predicted too; what the recorder says of their label is NaN.
+    """
+    whole = series if past is None else _append(past, series)
+    window, sequences = lay_out(whole)
+    new = sequences.valid & ~_contains(past, whole, sequences.row)
+    # Every stream is in its past for at least `begin` steps: there nothing need be predicted.
+    begin = int(np.argmax(new, axis=1)[new.any(axis=1)].min())
+    head = Window(*(leaf[:, :begin] for leaf in window))
+    rest = Window(*(leaf[:, begin:] for leaf in window))
+    units = (jnp.float32(series.y_loc), jnp.float32(series.y_scale))
+    records = _run(stack, head, rest, units, key, record)
+
+    # [S, B, T] -> [S, rows]: the rows of each stream stand in order, and streams one after another.
+    chosen = new[:, begin:]
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, chosen], records)
+
+
+@eqx.filter_jit
+def _run(
+    stack: Stack, head: Window, rest: Window, units: tuple[Array, Array], key: PRNGKeyArray, record: Recorder
+) -> PyTree[Array]:
+    """All seeds x all streams: warm up on `head`, filter `rest`; leaves [S, B, T]."""
+    params, steps = stack.params, jnp.arange(rest.y.shape[1])
+
+    def one_stream(tracker: AbstractTracker, head: Window, rest: Window, key: PRNGKeyArray) -> PyTree[Array]:
+        state = warm_up(tracker, tracker.init(), head)
+
+        def body(state: State, inputs: tuple[Window, Array]) -> tuple[State, PyTree[Array]]:
+            row, t = inputs
+            due = (row.due_x, row.due_y, row.due_observed)
+            predictive, state = step(tracker, state, due, row.x, jax.random.fold_in(key, t))
+            return state, _recorded(predictive, row.y, row.observed, units, record)
+
+        return jax.lax.scan(body, state, (rest, steps))[1]
+
+    def one_seed(params: PyTree[Array], seed: Array) -> PyTree[Array]:
+        tracker = eqx.combine(params, stack.rest)
+        keys = jax.random.split(jax.random.fold_in(key, seed), rest.y.shape[0])
+        return jax.vmap(lambda h, r, k: one_stream(tracker, h, r, k))(head, rest, keys)
+
+    return jax.vmap(one_seed)(params, jnp.arange(len(stack)))
+
+
+def warm_up(tracker: AbstractTracker, state: State, window: Window) -> State:
+    """Fold T steps into the belief without predicting them."""
+
+    def body(state: State, row: Window) -> tuple[State, None]:
+        return observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x), None
+
+    return jax.lax.scan(body, state, window)[0]
+
+
+def _recorded(
+    predictive: Predictive, y: Array, observed: Bool[Array, ""], units: tuple[Array, Array], record: Recorder
+) -> PyTree[Array]:
+    """Forecast and label in original units; a missing label is NaN and so is what depends on it."""
+    loc, scale = units
+    label = jnp.where(observed, loc + scale * y, jnp.nan)
+    return record(predictive.affine(loc, scale), label)
+
+
+def _append(past: Series, series: Series) -> Series:
+    """The rows of both, stream by stream."""
+    if past.names != series.names or past.delay != series.delay or past.keys != series.keys:
+        raise LatentTrackError(
+            "past and series differ in features, delay or keys: prepare both with the same pipeline"
+        )
+    order = np.argsort(np.concatenate([past.key, series.key]), kind="stable")
+
+    def join(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.concatenate([a, b])[order]
+
+    return dataclasses.replace(
+        series,
+        x=join(past.x, series.x),
+        y=join(past.y, series.y),
+        time=join(past.time, series.time),
+        key=join(past.key, series.key),
+    )
+
+
+def _contains(past: Series | None, whole: Series, row: np.ndarray) -> Bool[np.ndarray, "B T"]:
+    """Which cells of the layout are rows of the past: the first ones of each stream."""
+    if past is None:
+        return np.zeros(row.shape, bool)
+    lengths = np.bincount(past.key, minlength=len(whole.keys))
+    return np.arange(row.shape[1])[None, :] < lengths[:, None]

@@ -1,0 +1,46 @@
+"""Several seeds of one architecture as a single object: stacked parameters, everything else shared."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, PyTree
+
+from latenttrack.models.base import AbstractTracker, partition
+
+
+class Stack(eqx.Module):
+    """`count` trackers that differ in their parameters only."""
+
+    params: PyTree[Any]  # every array has a leading axis of length `count`
+    rest: PyTree[Any]  # constants and structure, shared
+    count: int = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> AbstractTracker:
+        """The tracker of one seed."""
+        if not -self.count <= index < self.count:
+            raise IndexError(f"seed {index} of {self.count}")
+        return eqx.combine(jax.tree.map(lambda leaf: leaf[index], self.params), self.rest)
+
+    def vmap(self, function: Callable[[AbstractTracker], PyTree[Any]]) -> PyTree[Any]:
+        """`function(tracker)` for every seed, as one batched computation; results have a leading axis."""
+        return jax.vmap(
+            lambda params: function(eqx.combine(params, self.rest)), axis_size=self.count
+        )(self.params)
+
+    def replace(self, params: PyTree[Any]) -> "Stack":
+        """The same architecture with other parameters."""
+        return Stack(params, self.rest, self.count)
+
+
+def build_stack(build: Callable[[Array], AbstractTracker], keys: Array) -> Stack:
+    """One tracker for each key, drawn in one compiled program."""
+    trackers = eqx.filter_jit(eqx.filter_vmap(build))(keys)
+    params, rest = partition(trackers)
+    # Constants do not depend on the key: the copies made by vmap are all alike.
+    shared = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, rest)
+    return Stack(params, shared, len(keys))

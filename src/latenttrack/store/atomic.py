@@ -1,0 +1,90 @@
+"""Files that are replaced whole or not at all, whatever interrupts the writing."""
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from latenttrack.errors import LatentTrackError
+
+
+@contextlib.contextmanager
+def open_atomic(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a binary file that appears at `path`, complete and on disk, only when the block ends well.
+
+    Until then, and after any failure, whatever was at `path` stays as it was. The bytes go to a temporary
+    file in the same directory, because a rename is atomic only within one file system. A link is followed
+    and an existing file keeps its mode. A killed process may leave its `.latenttrack-*.tmp` file behind.
+
+    Args:
+        path: Where the file shall be; its directory must exist.
+
+    Yields:
+        The open file, for writing.
+
+    Raises:
+        LatentTrackError: If the file cannot be written.
+    """
+    try:
+        target = Path(path).resolve()
+        temporary = target.with_name(f".latenttrack-{secrets.token_hex(8)}.tmp")
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                temporary.chmod(target.stat().st_mode & 0o7777)
+            temporary.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise LatentTrackError(_explain(Path(path), error)) from error
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes | bytearray) -> None:
+    """Put `data` at `path` atomically; see `open_atomic`.
+
+    Args:
+        path: Where the file shall be; its directory must exist.
+        data: The file's whole content.
+
+    Raises:
+        LatentTrackError: If the file cannot be written.
+    """
+    with open_atomic(path) as file:
+        file.write(data)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename survive a power cut, where the system can sync a directory at all."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems have no such call; the file itself is complete there all the same.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _explain(path: Path, error: OSError) -> str:
+    name = repr(str(path))
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"cannot write {name}: permission denied; choose a place where you may write"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"cannot write {name}: the disk is full; free some space and try again"
+    if path.is_dir():
+        return f"cannot write {name}: it is a directory; give the name of a file"
+    if not path.parent.is_dir():
+        return f"cannot write {name}: {str(path.parent)!r} is not an existing directory; create it first"
+    return f"cannot write {name}: {error.strerror or error}; choose another place"

@@ -1,0 +1,86 @@
+"""How to train: one small dataclass, JSON-safe apart from an optional optimiser of your own."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import optax
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.training.objectives import OBJECTIVES
+
+SCHEDULES = ("chunk", "exact", "approx")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of a training run; the defaults are the paper's for stateful models."""
+
+    objective: str = "elbo"
+    schedule: str = "chunk"
+    window: int = 256  # W
+    stride: int = 32  # S, for `exact` and `approx`
+    epochs: int = 6
+    sequences: int = 1  # parallel sub-sequences that each stream is cut into
+    offsets: bool = False  # shift the windows by a random offset in each epoch
+
+    recency: float = 0.9  # lambda
+    surprise: float = 0.0  # alpha; 0 is fixed recency
+    surprise_rate: float = 0.05  # of the running mean of NLL
+
+    beta: float = 1.0
+    beta_warmup: int = 575  # in optimiser updates
+
+    learning_rate: float = 1e-4
+    cosine: bool = False  # 3 % linear warm-up, then a cosine to 1 % of the learning rate
+    clip: float = 1.0  # global gradient norm
+    weight_ema: float = 0.0  # 0: use the last weights
+
+    validation: float = 0.0  # newest share of the training part kept for early stopping; 0: none
+    patience: int = 5  # epochs without improvement before a seed stops
+
+    optimiser: optax.GradientTransformation | None = None  # replaces clipping and Adam altogether
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise LatentTrackError(
+                f"objective {self.objective!r} is not known; choose from {', '.join(OBJECTIVES)}"
+            )
+        if self.schedule not in SCHEDULES:
+            raise LatentTrackError(
+                f"schedule {self.schedule!r} is not known; choose from {', '.join(SCHEDULES)}"
+            )
+        if self.schedule != "chunk" and self.window % self.stride:
+            raise LatentTrackError(
+                f"schedule {self.schedule!r} rebuilds whole strides: make window ({self.window}) "
+                f"a multiple of stride ({self.stride})"
+            )
+        for name in ("window", "stride", "epochs", "sequences", "patience"):
+            if getattr(self, name) < 1:
+                raise LatentTrackError(f"{name} must be at least 1, but is {getattr(self, name)}")
+        for name, low, high in (
+            ("recency", 0.0, 1.0), ("validation", 0.0, 0.9), ("weight_ema", 0.0, 1.0)
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise LatentTrackError(
+                    f"{name} must lie between {low} and {high}, but is {getattr(self, name)}"
+                )
+
+    def make_optimiser(self, updates: int) -> optax.GradientTransformation:
+        """Clipping and Adam, or the optimiser given; `updates` is the planned number of steps."""
+        if self.optimiser is not None:
+            return self.optimiser
+        rate: optax.ScalarOrSchedule = self.learning_rate
+        if self.cosine:
+            rate = optax.warmup_cosine_decay_schedule(
+                init_value=0.0,
+                peak_value=self.learning_rate,
+                warmup_steps=max(updates * 3 // 100, 1),
+                decay_steps=max(updates, 2),
+                end_value=0.01 * self.learning_rate,
+            )
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(rate))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe record of the settings."""
+        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "optimiser"}
+        return {**shown, "optimiser": "adam" if self.optimiser is None else "custom"}
