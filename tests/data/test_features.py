@@ -28,6 +28,7 @@ CHOICES = {
     "everything": {
         "sentinels": (-9999.0,),
         "lags": {"a": (1, 2, 24), "c": (3,)},
+        "differences": {"b": (1, 4)},
         "calendar": {"day": 4, "week": 2, "year": 1},
         "clip": 2.0,
     },
@@ -120,15 +121,25 @@ def test_prepare_does_not_see_the_test_part():
     assert len(train) + len(test) == len(series)
 
 
-def test_prepare_forgets_labels_that_are_not_known_at_the_cut():
+def test_labels_that_are_not_known_at_the_cut_do_not_reach_the_pipeline():
     series = stream(y=np.arange(800.0), delay=4)
-    train, test, _ = prepare(series, 0.5)
-    for key in (0, 1):
-        unknown = np.isnan(train.y[train.key == key])
-        assert unknown[-3:].all()
-        assert not unknown[:-3].any()
-    assert not np.isnan(test.y).any()
-    assert not np.isnan(prepare(replace(series, delay=1), 0.5)[0].y).any()
+    train, _, pipeline = prepare(series, 0.5)
+    late = np.concatenate([np.flatnonzero(train.key == k)[-3:] for k in (0, 1)])
+    y = series.y.copy()
+    y[np.flatnonzero(np.isin(series.time, train.time[late]))] = 1e6
+    assert prepare(replace(series, y=y), 0.5)[2] == pipeline
+    assert prepare(replace(series, y=y, delay=1), 0.5)[2] != pipeline
+    assert not np.isnan(train.y).any()  # they are still due in the test part
+
+
+def test_differences_are_changes_since():
+    series = stream()
+    pipeline = Pipeline.fit(series, differences={"c": (1, 5)}, standardise=False, missing=False, calendar={})
+    batch = pipeline.transform(series)
+    assert batch.names[-2:] == ("c_diff1", "c_diff5")
+    first = series.x[:400, 2]
+    np.testing.assert_array_equal(batch.x[5:400, -1], first[5:] - first[:-5])
+    assert np.isnan(batch.x[:5, -1]).all()
 
 
 def test_standardised_training_part():

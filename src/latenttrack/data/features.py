@@ -55,6 +55,7 @@ class Pipeline:
         sentinels: Sequence[float] = (),
         missing: bool = True,
         lags: Sequence[int] | Mapping[str, Sequence[int]] = (),
+        differences: Sequence[int] | Mapping[str, Sequence[int]] = (),
         calendar: Mapping[str, int] | None = None,
         standardise: bool = True,
         clip: float | None = None,
@@ -67,6 +68,7 @@ class Pipeline:
             sentinels: values that mean "missing" in any column.
             missing: add a 0/1 column for each column with missing values in the training part.
             lags: steps back, for all columns, or for each column named.
+            differences: the same, for the change since then instead of the value then.
             calendar: number of harmonics for each of "day", "week", "year" (with a clock) or "season"
                 (without one; needs `train.period`). {} for none; None chooses those whose
                 cycle is longer than two steps and fits twice into the training part.
@@ -85,9 +87,10 @@ class Pipeline:
         if missing:
             pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
         flags = range(len(train.names), len(pipeline.names))
-        pairs = _lag_pairs(lags, train.names)
-        if pairs:
-            pipeline = pipeline._then(Lags(pairs))
+        for choice, difference in ((lags, False), (differences, True)):
+            pairs = _lag_pairs(choice, train.names)
+            if pairs:
+                pipeline = pipeline._then(Lags(pairs, difference))
         if standardise:
             rows = pipeline._rows(train)
             pipeline = pipeline._then(Standardise.fit(rows, train.y, flags, clip, target))
@@ -250,9 +253,8 @@ class Pipeline:
 def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Series, Series, Pipeline]:
     """Split in time, fit a pipeline on the training part only, and transform both parts.
 
-    Labels that were not known yet at the cut (the last `delay - 1` of each stream in the training part) are
-    made missing there: they would come from the future. The test part's first lags reach back into the
-    training part, as they would live.
+    Labels that were not known yet at the cut (the last `delay - 1` of each stream in the training part) have no
+    influence on the pipeline. The test part's first lags reach back into the training part, as they would live.
 
     Args:
         series: everything there is.
@@ -263,8 +265,7 @@ def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Seri
         (train, test, pipeline).
     """
     past, future = series.split(fraction)
-    past = _forget_unknown(past)
-    pipeline = Pipeline.fit(past, **choices)
+    pipeline = Pipeline.fit(_forget_unknown(past), **choices)
     return pipeline.transform(past), pipeline.transform(future, history=past), pipeline
 
 

@@ -77,9 +77,15 @@ class MissingIndicator(Stage):
 
 @dataclass(frozen=True)
 class Lags(Stage):
-    """Append earlier values: `(column, steps back)` for each new column `NAME_lagN`."""
+    """Append earlier values, or the changes since: `(column, steps back)` for each new column.
+
+    Attributes:
+        pairs: which; a column is called `NAME_lagN`, or `NAME_diffN` for a change.
+        difference: give x_t - x_{t-N} instead of x_{t-N}.
+    """
 
     pairs: tuple[tuple[int, int], ...]
+    difference: bool = False
 
     @property
     def depth(self) -> int:
@@ -88,7 +94,8 @@ class Lags(Stage):
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
         """See `Stage`."""
-        return (*inputs, *(f"{inputs[column]}_lag{lag}" for column, lag in self.pairs))
+        kind = "diff" if self.difference else "lag"
+        return (*inputs, *(f"{inputs[column]}_{kind}{lag}" for column, lag in self.pairs))
 
     def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
@@ -96,7 +103,8 @@ class Lags(Stage):
         # Fancy indexing picks all lags at once: row t of the batch is row t + depth of `rows`.
         columns, lags = np.array(self.pairs).T
         here = np.arange(depth, depth + len(x))[:, None]
-        return np.hstack([x, rows[here - lags, columns]])
+        earlier = rows[here - lags, columns]
+        return np.hstack([x, x[:, columns] - earlier if self.difference else earlier])
 
 
 @dataclass(frozen=True)

@@ -100,10 +100,11 @@ class Hypernetwork(eqx.Module):
         self, x: Float[Array, " F"], z: Float[Array, "K dz"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "K out"]:
         """f_{theta(z_k)}(x) for K latents, without ever writing theta out. `key` is for dropout in training."""
+        inference = self.dropout.inference or key is None
         g = self.activation(jax.vmap(self.features)(z))
         out = self.layers[0].shared_input(x, g)
         for layer in self.layers[1:]:
-            hidden = self.dropout(self.activation(out), key=key)
+            hidden = self.dropout(self.activation(out), key=key, inference=inference)
             out = layer.own_input(hidden, g)
         if self.skip is not None:
             out = out.at[:, 0].add(self.skip.shared_input(x, g)[:, 0])

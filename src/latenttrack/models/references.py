@@ -42,6 +42,19 @@ class AbstractReference(AbstractTracker):
         return Terms(scores, jnp.zeros_like(scores), scores), state
 
 
+def point_errors(reference: AbstractReference, window: Window) -> Float[Array, "B T"]:
+    """y - point forecast at every step of B streams, each from an empty belief; unobserved steps mean nothing."""
+
+    def one(stream: Window) -> Array:
+        def body(state: State, row: Window) -> tuple[State, Array]:
+            state = observe(reference, state, (row.due_x, row.due_y, row.due_observed), row.x)
+            return state, row.y - reference.locate(state, row.x)
+
+        return jax.lax.scan(body, reference.init(), stream)[1]
+
+    return jax.vmap(one)(window)
+
+
 class RepeatState(NamedTuple):
     """A ring of labels by step (NaN where not known), newest last; the last known label; the noise."""
 

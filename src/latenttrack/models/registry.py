@@ -10,7 +10,9 @@ from jaxtyping import PRNGKeyArray
 
 from latenttrack.errors import LatentTrackError
 from latenttrack.models import builders
+from latenttrack.models.anchored import Anchored
 from latenttrack.models.base import AbstractTracker
+from latenttrack.models.references import AbstractReference
 from latenttrack.models.task import Task
 
 Builder = Callable[..., AbstractTracker]
@@ -34,13 +36,23 @@ REFERENCES = ("last-label", "seasonal-naive", "climatology", "rls", "rls-t")
 STATIC = ("mc-dropout", "bbb", "deep-ensemble")
 
 
-def build(name: str, task: Task, key: PRNGKeyArray, **settings: Any) -> AbstractTracker:
+def build(
+    name: str,
+    task: Task,
+    key: PRNGKeyArray,
+    *,
+    anchor: str | None = None,
+    anchor_scale: float = 1.0,
+    **settings: Any,
+) -> AbstractTracker:
     """The tracker called `name` for a task, with freshly drawn weights.
 
     Args:
         name: one of `MODELS`.
         task: inputs, label delay and season of the stream.
         key: draws the initial weights.
+        anchor: a reference whose point forecast the model corrects, or None.
+        anchor_scale: standard deviation of that reference's residuals, in standardised labels.
         **settings: the builder's keyword arguments, where they differ from its defaults.
     """
     builder = MODELS.get(name)
@@ -50,7 +62,16 @@ def build(name: str, task: Task, key: PRNGKeyArray, **settings: Any) -> Abstract
     for setting in settings:
         if setting not in known:
             raise LatentTrackError(f"model {name!r} has no setting {setting!r}{_suggest(setting, known)}")
-    return builder(task, key, **{k: _tuples(v) for k, v in settings.items()})
+    tracker = builder(task, key, **{k: _tuples(v) for k, v in settings.items()})
+    if anchor is None:
+        return tracker
+    if anchor not in REFERENCES or name in REFERENCES:
+        raise LatentTrackError(
+            f"{anchor!r} cannot anchor {name!r}: a network is anchored to one of {', '.join(REFERENCES)}"
+        )
+    reference = build(anchor, task, key)
+    assert isinstance(reference, AbstractReference)
+    return Anchored(reference, tracker, anchor_scale, task.delay)
 
 
 def _suggest(word: str, known: list[str]) -> str:

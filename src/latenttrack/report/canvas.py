@@ -1,0 +1,131 @@
+"""How figures look: palette, fonts, axes, legends. No pyplot, hence no state between figures.
+
+This file and `figures` import matplotlib only when they draw: tables and the command line do without it.
+"""
+
+import io
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation.records import Records
+from latenttrack.report.curves import split_unit
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 150
+WIDTH = 9.0  # inches; shown 900 pixels wide, a font of 10 points is 14 pixels high
+TITLE, LABEL, TICK = 11, 10, 9  # points
+INK, PALE = "#222222", "#DDDDDD"
+
+# Okabe and Ito's palette without black, which is kept for labels, and with a deeper yellow for lines on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#C2B200")
+# Nobody tells twelve hues apart: further models share this grey, and panels and bars carry their names.
+GREY = "#8C8C8C"
+
+
+def colours(records: Sequence[Records]) -> dict[str, str]:
+    """Give every model its colour by its place in the list, so that it has the same one in every figure.
+
+    Args:
+        records: one entry for each model.
+
+    Returns:
+        The colour of each model's name.
+    """
+    padded = [*PALETTE, *[GREY] * len(records)]
+    return {entry.model: colour for entry, colour in zip(records, padded, strict=False)}
+
+
+def new_figure(height: float) -> "Figure":
+    """Open an empty figure of the common width.
+
+    Args:
+        height: in inches.
+
+    Raises:
+        LatentTrackError: If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError:
+        raise LatentTrackError(
+            'figures need matplotlib, which is not installed: run pip install "latenttrack[plots]".'
+        ) from None
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white", layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def png(figure: "Figure") -> bytes:
+    """Render a figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+def tidy(axes: "Axes", title: str, label: str = "") -> None:
+    """Give a panel its title, a label for its y axis, light grid lines and no box."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.tick_params(labelsize=TICK, color=GREY)
+    axes.grid(axis="y", color=PALE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_title(plain(title), loc="left", fontsize=TITLE, fontweight="bold", color=INK)
+    # Wrapped, because panels are low and names of columns may be long.
+    axes.set_ylabel(plain(textwrap.fill(label, 18, break_long_words=False)), fontsize=LABEL)
+
+
+def time_axis(axes: "Axes", times: np.ndarray) -> None:
+    """Fit the x axis to times [T]: short dates for a clock, otherwise step numbers."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlim(times[0], times[-1])
+    if times.dtype.kind == "M":
+        locator = AutoDateLocator(minticks=4, maxticks=9)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.set_xlabel("step", fontsize=LABEL)
+
+
+def legend_below(figure: "Figure", handles: Sequence["Artist"]) -> None:
+    """Put one legend for all panels under them, where it covers nothing."""
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=len(handles), fontsize=LABEL, frameon=False
+    )
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib does not take for a formula."""
+    return text.replace("$", r"\$")
+
+
+def with_unit(what: str, target: str, squared: bool = False) -> str:
+    """Label an axis that shows something about the target, in the target's unit.
+
+    Args:
+        what: such as "error".
+        target: as in `Records`.
+        squared: for variances.
+
+    Returns:
+        Such as "error (°C)"; "error of temp" if the unit is unknown.
+    """
+    name, unit = split_unit(target)
+    if not unit:
+        return f"{what} of {name}"
+    if squared:
+        unit = f"({unit})²" if set(unit) & set(" /^·*²³") else f"{unit}²"
+    return f"{what} ({unit})"

@@ -1,0 +1,152 @@
+"""`Model`: a fitted model with everything needed to use it, and its `.lt` file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from latenttrack.data.features import Pipeline
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+from latenttrack.models.base import AbstractTracker, parameter_count
+from latenttrack.models.layout import lay_out
+from latenttrack.models.leaves import fill_arrays, named_arrays
+from latenttrack.models.references import point_errors
+from latenttrack.models.registry import build
+from latenttrack.models.stack import Stack, build_stack
+from latenttrack.models.task import Task
+from latenttrack.store.tensors import read_tensors, write_tensors
+from latenttrack.training.defaults import default_training
+from latenttrack.training.fit import Progress, train
+from latenttrack.training.settings import Training
+
+_KIND = "model"
+
+
+@dataclass(frozen=True)
+class Model:
+    """One or several trained seeds of a model.
+
+    Attributes:
+        name: the registry name.
+        settings: the builder's settings, where they differ from its defaults.
+        task: inputs, delay and season that it was built for.
+        stack: the trained trackers, one for each seed.
+        pipeline: turns raw rows into the model's inputs; None if the series was prepared elsewhere.
+        record: how it was trained, JSON-safe.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    task: Task
+    stack: Stack
+    pipeline: Pipeline | None = None
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers of one seed."""
+        return parameter_count(self.stack[0])
+
+    def save(self, path: str | Path) -> None:
+        """Write an `.lt` file: tensors and a JSON header, atomically."""
+        header = {
+            "model": self.name,
+            "settings": self.settings,
+            "task": self.task.to_dict(),
+            "seeds": len(self.stack),
+            "pipeline": None if self.pipeline is None else self.pipeline.to_dict(),
+            "record": self.record,
+        }
+        write_tensors(path, named_arrays(self.stack), header, _KIND)
+
+
+def load(path: str | Path) -> Model:
+    """Read an `.lt` file. Nothing in the file is ever executed."""
+    tensors, header = read_tensors(path, _KIND)
+    try:
+        name, settings, seeds = header["model"], header["settings"], header["seeds"]
+        task = Task.from_dict(header["task"])
+        pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
+        shape = eqx.filter_eval_shape(
+            build_stack, _builder(name, task, settings), jax.random.split(jax.random.key(0), seeds)
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LatentTrackError(
+            f"{path} describes a model that this version cannot build ({error}): "
+            "it was made by another version of latenttrack, so use that one or fit again"
+        ) from None
+    return Model(name, settings, task, fill_arrays(shape, tensors, str(path)), pipeline, header["record"])
+
+
+def fit(
+    name: str,
+    series: Series,
+    *,
+    seeds: int | Sequence[int] = 1,
+    seed: int = 0,
+    training: Training | None = None,
+    settings: dict[str, Any] | None = None,
+    pipeline: Pipeline | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Model:
+    """Train a model by its name on the training part of a stream.
+
+    Args:
+        name: one of the registry's names, such as "lt-unstructured".
+        series: the training part, features and labels standardised (see `prepare`).
+        seeds: how many initialisations to train, or their numbers.
+        seed: of everything random; seed number i of the same `seed` is always the same model.
+        training: how to train; by default what suits the model.
+        settings: the model's sizes and choices, where they differ from the defaults.
+        pipeline: kept with the model, so that it can be given raw rows later.
+        checkpoint: a file to save to after each epoch and to resume from.
+        progress: called after each epoch.
+    """
+    task = Task.of(series)
+    settings = _with_anchor_scale(dict(settings or {}), task, series)
+    training = training or default_training(name)
+    trained = train(
+        _builder(name, task, settings),
+        series,
+        training,
+        jax.random.key(seed),
+        seeds=seeds,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+    record = {
+        "training": training.to_dict(),
+        "rows": len(series),
+        "seeds": list(range(seeds)) if isinstance(seeds, int) else list(seeds),
+        "seed": seed,
+        "epochs": trained.epochs,
+        "final_loss": [_finite(v) for v in trained.history[-1]["loss"]] if trained.history else [],
+    }
+    return Model(name, settings, task, trained.stack, pipeline, record)
+
+
+def _builder(name: str, task: Task, settings: dict[str, Any]) -> Callable[[Any], AbstractTracker]:
+    return lambda key: build(name, task, key, **settings)
+
+
+def _with_anchor_scale(settings: dict[str, Any], task: Task, series: Series) -> dict[str, Any]:
+    """Measure how large the anchor's residuals are on the training part, unless that is given."""
+    anchor = settings.get("anchor")
+    if anchor is None or "anchor_scale" in settings:
+        return settings
+    reference = build(anchor, task, jax.random.key(0))
+    window, _ = lay_out(series)
+    errors = jax.jit(point_errors)(reference, jax.tree.map(jnp.asarray, window))
+    return {**settings, "anchor_scale": max(float(np.sqrt(np.mean(errors[window.observed] ** 2))), 1e-6)}
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if value == value and abs(value) != float("inf") else None
