@@ -12,17 +12,33 @@ from latenttrack.errors import LatentTrackError
 if TYPE_CHECKING:
     # For type checkers and editors, which cannot follow the lookup below.
     from latenttrack.data import Series as Series
+    from latenttrack.data import load_stream as load_stream
     from latenttrack.data import prepare as prepare
     from latenttrack.data import read_table as read_table
     from latenttrack.data import to_series as to_series
+    from latenttrack.evaluation.evaluate import evaluate as evaluate
+    from latenttrack.evaluation.records import Records as Records
+    from latenttrack.evaluation.records import summarise as summarise
+    from latenttrack.training.model import Model as Model
+    from latenttrack.training.model import fit as fit
+    from latenttrack.training.model import load as load
+    from latenttrack.training.settings import Training as Training
 
 __version__: str
 
 _ROOM_OF = {
     "Series": "latenttrack.data",
+    "load_stream": "latenttrack.data",
     "prepare": "latenttrack.data",
     "read_table": "latenttrack.data",
     "to_series": "latenttrack.data",
+    "Training": "latenttrack.training.settings",
+    "Model": "latenttrack.training.model",
+    "fit": "latenttrack.training.model",
+    "load": "latenttrack.training.model",
+    "evaluate": "latenttrack.evaluation.evaluate",
+    "Records": "latenttrack.evaluation.records",
+    "summarise": "latenttrack.evaluation.records",
 }
 
 __all__ = ["LatentTrackError", "__version__", *_ROOM_OF]

@@ -1,5 +1,6 @@
 """The real stream that comes with the package: hourly weather at three New York airports in 2013."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,8 @@ def airports(horizon: int = 1) -> Series:
         "visib": raw["visib"],
     }
     table = Table(columns, "the airports' weather")
-    return to_series(table, target="temp", time="time", key="origin", horizon=horizon, grid=True)
+    series = to_series(table, target="temp", time="time", key="origin", horizon=horizon, grid=True)
+    return replace(series, target="temperature (°C)")
 
 
 def _celsius(fahrenheit: np.ndarray) -> np.ndarray:

@@ -253,8 +253,9 @@ class Pipeline:
 def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Series, Series, Pipeline]:
     """Split in time, fit a pipeline on the training part only, and transform both parts.
 
-    Labels that were not known yet at the cut (the last `delay - 1` of each stream in the training part) have no
-    influence on the pipeline. The test part's first lags reach back into the training part, as they would live.
+    Labels that were not known yet at the cut (the last `delay - 1` of each stream in the training part) have
+    no influence on the pipeline. The test part's first lags reach back into the training part, as they would
+    live.
 
     Args:
         series: everything there is.

@@ -1,10 +1,6 @@
-"""From a fitted model and a series to records: filter, score, and time the step."""
-
-import time
+"""From a fitted model and a series to records: filter and score."""
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError

@@ -1,4 +1,4 @@
-"""Records: what a model said at every step, beside what happened. Plain numpy, so that reports need no jax."""
+"""Records: what a model said at every step, beside what happened. Plain numpy: reports need no jax."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Summary:
-    """One row of the table: means over the labelled steps, then over seeds."""
+    """One row of the table: means over the labelled steps of all seeds."""
 
     model: str
     nll: float
@@ -57,22 +57,17 @@ class Summary:
 
 def summarise(records: Records) -> Summary:
     """Collapse the records of one model to a row."""
-    steps = records.steps
-    pit = steps["pit"]
-    inside = np.where(np.isnan(pit), np.nan, (pit >= 0.05) & (pit <= 0.95))
-    share = steps["epistemic"].mean(axis=1) / (steps["epistemic"] + steps["aleatoric"]).mean(axis=1)
+    labelled = ~np.isnan(records.y)
+    scored = {name: values[:, labelled] for name, values in records.steps.items()}
+    inside = (scored["pit"] >= 0.05) & (scored["pit"] <= 0.95)
+    epistemic, aleatoric = scored["epistemic"].mean(), scored["aleatoric"].mean()
     return Summary(
         model=records.model,
-        nll=_mean(steps["nll"]),
-        crps=_mean(steps["crps"]),
-        mse=_mean(steps["squared_error"]),
-        coverage_90=_mean(inside),
-        epistemic_share=float(share.mean()),
+        nll=float(scored["nll"].mean()),
+        crps=float(scored["crps"].mean()),
+        mse=float(scored["squared_error"].mean()),
+        coverage_90=float(inside.mean()),
+        epistemic_share=float(epistemic / (epistemic + aleatoric)) if np.isfinite(aleatoric) else 0.0,
         parameters=records.parameters,
         microseconds=records.microseconds,
     )
-
-
-def _mean(values: np.ndarray) -> float:
-    """Mean over labelled steps for each seed, then over seeds."""
-    return float(np.nanmean(values, axis=1).mean())

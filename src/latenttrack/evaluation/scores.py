@@ -1,8 +1,8 @@
 """Proper scores of one forecast against one label; all in the label's own units.
 
-    NLL   -log p(y)
-    CRPS  E|Y - y| - 1/2 E|Y - Y'|  =  int (F(u) - 1{u >= y})^2 du
-    PIT   F(y), uniform if the forecast is right
+NLL   -log p(y)
+CRPS  E|Y - y| - 1/2 E|Y - Y'|  =  int (F(u) - 1{u >= y})^2 du
+PIT   F(y), uniform if the forecast is right
 """
 
 from typing import NamedTuple
@@ -67,7 +67,9 @@ def _gaussian_half_spread(components: Gaussian, weights: Float[Array, " K"]) -> 
     K = weights.shape[0]
     near = np.arange(1, K // 2 + 1)
     index = (np.arange(K)[None, :] + near[:, None]) % K  # [K/2, K]: the partner at each distance
-    once = np.where(2 * near == K, 0.5, 1.0).astype(np.float32)[:, None]  # half-way round, both ends see the pair
+    once = np.where(2 * near == K, 0.5, 1.0).astype(np.float32)[
+        :, None
+    ]  # half-way round, both ends see the pair
     distance = gaussian_mean_distance(
         components.loc[None, :] - components.loc[index],
         jnp.sqrt(components.scale[None, :] ** 2 + components.scale[index] ** 2),
@@ -79,10 +81,10 @@ def _gaussian_half_spread(components: Gaussian, weights: Float[Array, " K"]) -> 
 def _integrated_half_spread(predictive: Predictive, cells: int = 256) -> Float[Array, ""]:
     """Int F (1 - F) du for any components, from densities on a grid and closed forms beyond it.
 
-    The grid reaches 8 scales past the outermost components. On it F is the running integral of the density (cubic rule
-    for each cell), which is far cheaper than as many distribution functions; beyond it F (1 - F) is the tail
-    probability up to its square, and int P(Y > u) du = E(Y - b)_+ has a closed form. Components narrower than a
-    five-hundredth of the grid are not resolved.
+    The grid reaches 8 scales past the outermost components. On it F is the running integral of the density
+    (cubic rule for each cell), which is far cheaper than as many distribution functions; beyond it F (1 - F)
+    is the tail probability up to its square, and int P(Y > u) du = E(Y - b)_+ has a closed form. Components
+    narrower than a five-hundredth of the grid are not resolved.
     """
     components, weights = predictive.components, predictive.weights
     a = jnp.min(components.loc - 8.0 * components.scale)

@@ -1,7 +1,7 @@
 """The offline filter: one compiled scan over a whole series, for any number of seeds.
 
-Each step is `models.base.step` (update with the label that is due, advance with x, predict), and then the forecast is
-recorded beside the label that it did not see.
+Each step is `models.base.step` (update with the label that is due, advance with x, predict), and then the
+forecast is recorded beside the label that it did not see.
 """
 
 import dataclasses
@@ -60,8 +60,8 @@ def filter_series(
         record: what to keep of each forecast; it sees forecast and label in original units.
 
     Returns:
-        The recorder's pytree with numpy leaves [seeds, rows], in the order of the rows of `series`. Rows without a label
-        are predicted too; what the recorder says of their label is NaN.
+        The recorder's pytree with numpy leaves [seeds, rows], in the order of the rows of `series`. Rows
+        without a label are predicted too; what the recorder says of their label is NaN.
     """
     whole = series if past is None else _append(past, series)
     window, sequences = lay_out(whole)

@@ -1,7 +1,8 @@
 """A tracker that predicts what a reference misses: y_t = anchor_t + scale * (inner tracker's label).
 
-The anchor is the point forecast of a reference (the last label, the season, least squares), made online from the same belief
-order. The network then works on residuals of unit size, in which even a small improvement is visible to it.
+The anchor is the point forecast of a reference (the last label, the season, least squares), made online from
+the same belief order. The network then works on residuals of unit size, in which even a small improvement is
+visible to it.
 """
 
 import math
@@ -18,7 +19,7 @@ from latenttrack.models.references import AbstractReference
 
 
 class AnchoredState(NamedTuple):
-    """Beliefs of the reference and of the inner tracker, and the anchors of the last D steps, oldest first."""
+    """Beliefs of the reference and of the inner tracker; the anchors of the last D steps, oldest first."""
 
     reference: State
     inner: State
@@ -38,7 +39,7 @@ class Anchored(AbstractTracker):
         return AnchoredState(self.reference.init(), self.inner.init(), jnp.zeros(self.delay))
 
     def update(self, state: AnchoredState, x: Float[Array, " F"], y: Float[Array, ""]) -> AnchoredState:
-        """Both learn from the label: the reference from y, the inner tracker from its residual at that time."""
+        """The reference learns from y, the inner tracker from the residual of that step."""
         residual = (y - state.anchors[0]) / self.scale
         return AnchoredState(
             self.reference.update(state.reference, x, y),

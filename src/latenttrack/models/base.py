@@ -1,7 +1,8 @@
 """The contract: a tracker is a few pure functions on small pytrees.
 
-Everything else (training, filtering, storing, judging) is written once against `AbstractTracker`. All code inside
-models is unbatched and single-step: batches come from `vmap`, time from `scan`, seeds from `vmap` again, outside.
+Everything else (training, filtering, storing, judging) is written once against `AbstractTracker`. All code
+inside models is unbatched and single-step: batches come from `vmap`, time from `scan`, seeds from `vmap`
+again, outside.
 
 The order at step t is written once, in `step`: update with the label that has become due, advance with x_t,
 predict. `predict` has no label argument: it cannot see the answer.
@@ -13,11 +14,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from latenttrack.models.predictive import Predictive
 
-State = PyTree[Any]
+State = Any  # a pytree of arrays, of the shape that a tracker's `init` gives
 
 
 class Constant(eqx.Module):
@@ -86,7 +87,8 @@ def step(
     Args:
         tracker: the model.
         state: its belief after the previous step.
-        due: (x, y, observed) of the step whose label is due now; an unobserved label leaves the belief as it is.
+        due: (x, y, observed) of the step whose label is due now; an unobserved label leaves the belief as it
+            is.
         x: [F] the covariates of this step; missing values are NaN.
         key: randomness for this step's draws.
     """

@@ -1,7 +1,7 @@
 """One builder for each model: from a task, a key and a few sizes to a tracker.
 
-The keyword arguments of a builder are its settings; their defaults are the paper's sizes (about 20k parameters at 13
-inputs) with bounded activations and fixed quasi-random draws.
+The keyword arguments of a builder are its settings; their defaults are the paper's sizes (about 20k
+parameters at 13 inputs) with bounded activations and fixed quasi-random draws.
 """
 
 import math
@@ -216,9 +216,7 @@ def deep_ensemble(
     emission = HEADS[head]()
 
     def member(k: PRNGKeyArray) -> eqx.nn.MLP:
-        return eqx.nn.MLP(
-            task.size, emission.size, hidden[0], len(hidden), ACTIVATIONS[activation], key=k
-        )
+        return eqx.nn.MLP(task.size, emission.size, hidden[0], len(hidden), ACTIVATIONS[activation], key=k)
 
     return DeepEnsemble(
         members=eqx.filter_vmap(member)(jax.random.split(key, members)),
@@ -269,6 +267,4 @@ def _layer(in_size: int, out_size: int, act: Activation, key: PRNGKeyArray) -> e
 
 def _stack(sizes: tuple[int, ...], key: PRNGKeyArray) -> tuple[eqx.nn.Linear, ...]:
     keys = jax.random.split(key, len(sizes) - 1)
-    return tuple(
-        eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-    )
+    return tuple(eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True))

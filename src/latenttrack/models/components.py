@@ -142,9 +142,9 @@ def gaussian_mean_distance(d: Float[Array, "..."], scale: Float[Array, "..."]) -
 def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """P(T <= u) for Student's t, elementwise, to about 1e-7.
 
-    In the angle phi, tan(phi) = u / sqrt(df), the density is C cos(phi)^(df - 1), which Gauss-Legendre integrates with a
-    few nodes; beyond 6.5 of its standard deviations 1 / sqrt(df - 1) nothing is left. Many times faster than the
-    incomplete beta function.
+    In the angle phi, tan(phi) = u / sqrt(df), the density is C cos(phi)^(df - 1), which Gauss-Legendre
+    integrates with a few nodes; beyond 6.5 of its standard deviations 1 / sqrt(df - 1) nothing is left. Many
+    times faster than the incomplete beta function.
     """
     angle = jnp.abs(jnp.arctan(u / jnp.sqrt(df)))
     angle = jnp.minimum(angle, 6.5 / jnp.sqrt(df - 1.0))
@@ -155,6 +155,6 @@ def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Floa
 
 
 def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Gamma(a + 1/2) - log Gamma(a); for large a by its series, where the difference would lose its digits."""
+    """log Gamma(a + 1/2) - log Gamma(a); for large a by its series: the difference would lose digits."""
     series = 0.5 * jnp.log(a) - 1.0 / (8.0 * a) + 1.0 / (192.0 * a**3)
     return jnp.where(a > 8.0, series, gammaln(jnp.minimum(a, 8.0) + 0.5) - gammaln(jnp.minimum(a, 8.0)))

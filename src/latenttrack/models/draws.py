@@ -1,7 +1,7 @@
 """Where the K standard-normal draws of a prediction come from.
 
-`Sobol` points are drawn once, kept with the model and used at every step: predictions are deterministic, carry
-less Monte-Carlo noise than as many independent draws, and no random number is made on the hot path.
+`Sobol` points are drawn once, kept with the model and used at every step: predictions are deterministic,
+carry less Monte-Carlo noise than as many independent draws, and no random number is made on the hot path.
 `Independent` draws are the plain Monte Carlo of the paper.
 """
 

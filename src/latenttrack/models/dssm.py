@@ -1,9 +1,10 @@
-"""Deep state-space model: a deterministic recurrence over observed pairs, with a latent that modulates the emission.
+"""Deep state-space model: a recurrence over observed pairs, and a latent that modulates the emission.
 
     e_t = phi_e([x_t, y_t]);   h_t = GRU(h_{t-1}, e_t)
     p(z_t | h_{t-1});   q(z_t | h_{t-1}, e_t);   y_t ~ dec([h_{t-1}, z_t, x_t])
 
-The paper's decoder reads h_t, which contains y_t: it would see its own answer. Here it reads h_{t-1}, in training and at test.
+The paper's decoder reads h_t, which contains y_t: it would see its own answer. Here it reads h_{t-1}, in
+training and at test.
 """
 
 import equinox as eqx
@@ -60,7 +61,9 @@ class DSSM(AbstractTracker):
         """e = phi_e([x, y])."""
         return self.encoder(jnp.append(x, y))
 
-    def decode(self, h: Float[Array, " H"], z: Float[Array, "K dz"], x: Float[Array, " F"]) -> AbstractComponents:
+    def decode(
+        self, h: Float[Array, " H"], z: Float[Array, "K dz"], x: Float[Array, " F"]
+    ) -> AbstractComponents:
         """K emissions dec([h, z_k, x])."""
         context = jnp.concatenate([h, x])
         return self.head(jax.vmap(lambda latent: self.decoder(jnp.concatenate([context, latent])))(z))

@@ -5,6 +5,7 @@ label (categories, counts, values) is a new head and a new class of components; 
 """
 
 import abc
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -56,4 +57,4 @@ def _scale(log_square: Float[Array, " K"]) -> Float[Array, " K"]:
     return jnp.exp(jnp.clip(0.5 * log_square, *LOG_SCALE_RANGE))
 
 
-HEADS = {"gaussian": GaussianHead, "student-t": StudentTHead}
+HEADS: dict[str, Callable[[], AbstractHead]] = {"gaussian": GaussianHead, "student-t": StudentTHead}

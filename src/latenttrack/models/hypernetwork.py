@@ -33,7 +33,8 @@ class GeneratedLinear(eqx.Module):
     ):
         k1, k2, k3 = jax.random.split(key, 3)
         limit = in_size**-0.5
-        # theta_0 starts as an ordinary network; A is small, and scaled by the fan-in of the layer it generates.
+        # theta_0 starts as an ordinary network; A is small, and scaled by the fan-in of the layer it
+        # generates.
         self.base_weight = jax.random.uniform(k1, (out_size, in_size), minval=-limit, maxval=limit)
         self.base_bias = jnp.zeros(out_size)
         spread = generator_scale * features**-0.5
@@ -51,7 +52,7 @@ class GeneratedLinear(eqx.Module):
         return g @ generated + (self.base_weight @ x + self.base_bias)
 
     def own_input(self, a: Float[Array, "K in"], g: Float[Array, "K G"]) -> Float[Array, "K out"]:
-        """Each latent has its own input a_k: (a_k x g_k) against the flattened generator, one matrix product."""
+        """Each latent has its own input: (a_k x g_k) against the flattened generator, one product."""
         features, out_size, in_size = self.weight.shape
         outer = (g[:, :, None] * a[:, None, :]).reshape(-1, features * in_size)
         flat = self.weight.transpose(0, 2, 1).reshape(features * in_size, out_size)
@@ -79,7 +80,7 @@ class Hypernetwork(eqx.Module):
         generator_scale: float = 0.3,
         key: PRNGKeyArray,
     ):
-        """`sizes` are the predictor's: inputs, hidden layers, outputs. `skip` adds a generated x -> mean path."""
+        """`sizes`: the predictor's inputs, hidden layers, outputs. `skip`: a generated path x -> mean."""
         if len(sizes) < 2:
             raise LatentTrackError(f"predictor sizes {sizes} need at least an input and an output size")
         key, k_features, k_skip = jax.random.split(key, 3)
@@ -99,7 +100,7 @@ class Hypernetwork(eqx.Module):
     def __call__(
         self, x: Float[Array, " F"], z: Float[Array, "K dz"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "K out"]:
-        """f_{theta(z_k)}(x) for K latents, without ever writing theta out. `key` is for dropout in training."""
+        """f_{theta(z_k)}(x) for K latents, without writing theta out. `key` turns dropout on."""
         inference = self.dropout.inference or key is None
         g = self.activation(jax.vmap(self.features)(z))
         out = self.layers[0].shared_input(x, g)

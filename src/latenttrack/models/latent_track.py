@@ -6,11 +6,13 @@
     p(z_t | z_{t-1}, D_1:t-1)  = N(mu_p(h_{t-1}, z_{t-1}), ...)              transition, structured
     theta_t = g(z_t);   y_t ~ head(f_{theta_t}(x_t))                         hypernetwork, predictor, emission
 
-To predict: draw K latents from the prior (structured: z_{t-1} from the posterior, then z_t from the transition),
-generate K predictors, mix their K emissions with equal weights. To learn from y_t: one step of the summariser.
+To predict: draw K latents from the prior (structured: z_{t-1} from the posterior, then z_t from the
+transition), generate K predictors, mix their K emissions with equal weights. To learn from y_t: one step of
+the summariser.
 
-With delayed labels "h_{t-1}" is the summary of every label known when step t is predicted, and the posterior's "h_t" is that
-summary with the pair (x_t, y_t) folded in. Without delay these are exactly the paper's.
+With delayed labels "h_{t-1}" is the summary of every label known when step t is predicted, and the
+posterior's "h_t" is that summary with the pair (x_t, y_t) folded in. Without delay these are exactly the
+paper's.
 """
 
 from collections.abc import Callable
@@ -32,7 +34,7 @@ Encoder = Callable[[Float[Array, " F+1"]], Float[Array, " E"]]
 
 
 class LatentTrack(AbstractTracker):
-    """The filter in function space; `structured` picks the Markov transition instead of the marginal prior."""
+    """The filter in function space; `structured` picks the transition instead of the marginal prior."""
 
     encoder: Encoder
     summariser: AbstractSummariser

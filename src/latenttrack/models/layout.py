@@ -1,4 +1,6 @@
-"""From a series to the arrays that training and filtering scan over: every step beside the label due before it."""
+"""From a series to the arrays that training and filtering scan: every step beside the label due before it."""
+
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,17 +13,15 @@ def lay_out(series: Series) -> tuple[Window, Sequences]:
     """The streams of a series side by side, with their due labels.
 
     Returns:
-        A window whose leaves are [B, T, ...] numpy arrays (B streams, T steps, padded at the end with unobserved
-        steps), and the sequences with the map back to rows.
+        A window whose leaves are [B, T, ...] numpy arrays (B streams, T steps, padded at the end with
+        unobserved steps), and the sequences with the map back to rows.
     """
     sequences = series.sequences()
     observed = ~np.isnan(sequences.y)
     x = np.where(np.isfinite(sequences.x), sequences.x, 0.0).astype(np.float32)
     y = np.where(observed, sequences.y, 0.0).astype(np.float32)
     delay = series.delay
-    window = Window(
-        x, y, observed, _later(x, delay), _later(y, delay), _later(observed, delay)
-    )
+    window = _window(x, y, observed, _later(x, delay), _later(y, delay), _later(observed, delay))
     return window, sequences
 
 
@@ -45,16 +45,19 @@ def cut(window: Window, pieces: int, multiple: int) -> Window:
         padding = [(0, 0), (0, pieces * length - steps)] + [(0, 0)] * (leaf.ndim - 2)
         return np.pad(leaf, padding).reshape(batch * pieces, length, *leaf.shape[2:])
 
-    cut_up = Window(*(one(np.asarray(leaf)) for leaf in window))
+    cut_up = _window(*(one(np.asarray(leaf)) for leaf in window))
     used = cut_up.observed.any(axis=1) | cut_up.due_observed.any(axis=1)
     return Window(*(leaf[used] for leaf in cut_up))
 
 
 def pad_front(window: Window, steps: int) -> Window:
     """`steps` unobserved steps before the first one."""
-    return Window(
-        *(jnp.pad(leaf, [(0, 0), (steps, 0)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in window)
-    )
+    return Window(*(jnp.pad(leaf, [(0, 0), (steps, 0)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in window))
+
+
+def _window(*leaves: Any) -> Window:
+    """A window of numpy arrays: they go to the device only when a computation takes them."""
+    return Window(*leaves)
 
 
 def _later(array: np.ndarray, delay: int) -> np.ndarray:

@@ -35,7 +35,8 @@ def fill_arrays(like: PyTree[Any], arrays: dict[str, np.ndarray], source: str) -
         array = left.pop(jax.tree_util.keystr(path), None)
         if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise LatentTrackError(
-                f"{source} does not fit: {jax.tree_util.keystr(path)} should be {leaf.dtype}{list(leaf.shape)}; "
+                f"{source} does not fit: {jax.tree_util.keystr(path)} should be "
+                f"{leaf.dtype}{list(leaf.shape)}; "
                 "it was saved from another model or by another version of latenttrack"
             )
         filled.append(jnp.asarray(array))

@@ -60,8 +60,8 @@ class StudentTState(NamedTuple):
 class StudentTNoise(AbstractNoise):
     """Student-t residuals whose degrees of freedom and scale are learned online.
 
-    Candidates are t distributions on a small grid of (degrees of freedom, scale relative to the running standard
-    deviation); each is weighted by its discounted likelihood so far. The forecast is their mixture.
+    Candidates are t distributions on a small grid of (degrees of freedom, scale relative to the running
+    standard deviation); each is weighted by its discounted likelihood so far. The forecast is their mixture.
     """
 
     rate: float = eqx.field(static=True, default=0.02)

@@ -16,8 +16,8 @@ _MOST_ROUNDS = 256  # ends the two loops below should a NaN ever enter them; the
 class Predictive(eqx.Module):
     """The mixture sum_k w_k p_k(y) of K emission distributions.
 
-    For equal weights (what `equal` builds) and Gaussian components this is the paper's forecast: mean = mean of
-    the means, aleatoric = mean of the variances, epistemic = variance of the means, total = their sum.
+    For equal weights (what `equal` builds) and Gaussian components this is the paper's forecast: mean = mean
+    of the means, aleatoric = mean of the variances, epistemic = variance of the means, total = their sum.
     """
 
     components: AbstractComponents
@@ -65,9 +65,10 @@ class Predictive(eqx.Module):
     def quantile(self, q: Float[Array, ""]) -> Float[Array, ""]:
         """The y with cdf(y) = q, for 0 < q < 1.
 
-        A bracket around all components is widened until it holds the quantile; then Newton's method runs inside
-        it, and bisection takes over whenever a Newton step would leave the bracket or does not shrink fast enough.
-        So plateaus between well-separated components, and scales far smaller than their distance, do it no harm.
+        A bracket around all components is widened until it holds the quantile; then Newton's method runs
+        inside it, and bisection takes over whenever a Newton step would leave the bracket or does not shrink
+        fast enough. So plateaus between well-separated components, and scales far smaller than their
+        distance, do it no harm.
         """
         lo, hi, _ = jax.lax.while_loop(
             lambda s: (s[2] < _MOST_ROUNDS) & ~((self.cdf(s[0]) < q) & (self.cdf(s[1]) >= q)),

@@ -1,4 +1,4 @@
-"""References in the same contract: what a user would try first. Nothing is trained; they learn online, label by label."""
+"""References in the same contract: what a user would try first. Untrained, they learn label by label."""
 
 import abc
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class AbstractReference(AbstractTracker):
 
 
 def point_errors(reference: AbstractReference, window: Window) -> Float[Array, "B T"]:
-    """y - point forecast at every step of B streams, each from an empty belief; unobserved steps mean nothing."""
+    """y - point forecast at every step of B streams from an empty belief; void where unobserved."""
 
     def one(stream: Window) -> Array:
         def body(state: State, row: Window) -> tuple[State, Array]:
@@ -64,7 +64,7 @@ class RepeatState(NamedTuple):
 
 
 class Repeat(AbstractReference):
-    """Repeats the label of `lag` steps ago: `lag = delay` is the last known label, a season is seasonal-naive.
+    """Repeats the label of `lag` steps ago: `lag = delay` is the last label, a season is seasonal-naive.
 
     Where that label never came, the last known one stands in.
     """
@@ -78,13 +78,11 @@ class Repeat(AbstractReference):
         return RepeatState(jnp.full(self.delay + self.lag, jnp.nan), jnp.zeros(()), self.noise.init())
 
     def update(self, state: RepeatState, x: Float[Array, " F"], y: Float[Array, ""]) -> RepeatState:
-        """File the label under its step, which was `delay` steps ago, and learn from what repeating would have missed."""
+        """File the label under its step, `delay` steps ago, and learn by how much repeating missed it."""
         del x
         repeated = state.labels[-self.delay - self.lag]
         residual = y - jnp.where(jnp.isnan(repeated), state.last, repeated)
-        return RepeatState(
-            state.labels.at[-self.delay].set(y), y, self.noise.update(state.noise, residual)
-        )
+        return RepeatState(state.labels.at[-self.delay].set(y), y, self.noise.update(state.noise, residual))
 
     def advance(self, state: RepeatState, x: Float[Array, " F"]) -> RepeatState:
         """A new step begins; its label is not known."""
@@ -113,10 +111,12 @@ class RLSState(NamedTuple):
 class RLS(AbstractReference):
     """Recursive least squares with exponential forgetting on [1, x], in Potter's square-root form.
 
-        f = S^T phi;  a = 1 / (lambda + f.f);  w' = w + a S f (y - w.phi);  S' = (S - a / (1 + sqrt(a lambda)) S f f^T) / sqrt(lambda)
+        f = S^T phi;   a = 1 / (lambda + f.f);   w' = w + a S f (y - w.phi)
+        S' = (S - a / (1 + sqrt(a lambda)) S f f^T) / sqrt(lambda)
 
-    with S S^T the weights' covariance: S S^T stays positive semi-definite in single precision for any number of steps, where
-    the textbook recursion does not. Directions that the data no longer excite stop growing at `cap`.
+    with S S^T the weights' covariance: S S^T stays positive semi-definite in single precision for any number
+    of steps, where the textbook recursion does not. Directions that the data no longer excite stop growing at
+    `cap`.
     """
 
     noise: AbstractNoise

@@ -28,9 +28,9 @@ class Stack(eqx.Module):
 
     def vmap(self, function: Callable[[AbstractTracker], PyTree[Any]]) -> PyTree[Any]:
         """`function(tracker)` for every seed, as one batched computation; results have a leading axis."""
-        return jax.vmap(
-            lambda params: function(eqx.combine(params, self.rest)), axis_size=self.count
-        )(self.params)
+        return jax.vmap(lambda params: function(eqx.combine(params, self.rest)), axis_size=self.count)(
+            self.params
+        )
 
     def replace(self, params: PyTree[Any]) -> "Stack":
         """The same architecture with other parameters."""

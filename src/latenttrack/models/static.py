@@ -1,7 +1,7 @@
 """Static baselines: networks on x_t alone, whose uncertainty comes from their weights. They have no state.
 
-All three take their randomness from K rows of standard-normal noise (`draws`), as the stateful models do, so that fixed
-quasi-random points serve them as well.
+All three take their randomness from K rows of standard-normal noise (`draws`), as the stateful models do, so
+that fixed quasi-random points serve them as well.
 """
 
 import abc
@@ -50,7 +50,7 @@ class AbstractStatic(AbstractTracker):
         return Predictive.equal(self.head(self.outputs(x, self.draws(key))))
 
     def window_terms(self, state: State, window: Window, key: PRNGKeyArray) -> tuple[Terms, State]:
-        """Every step on its own; `kl` is that of all weights (the static ELBO divides it by the stream's length)."""
+        """Every step on its own; `kl` is that of all weights: the static ELBO spreads it over the stream."""
         kl = self.weight_kl()
 
         def one(x: Array, y: Array, k: PRNGKeyArray) -> Terms:
@@ -94,8 +94,9 @@ class MCDropout(AbstractStatic):
 class BayesByBackprop(AbstractStatic):
     """A Gaussian over every weight, N(m, s^2) with s = softplus(rho), prior N(0, 1) (Blundell et al., 2015).
 
-    Sampling uses the local reparameterisation: for one x, a layer's pre-activations are exactly N(x . m, x^2 . s^2), so
-    noise is drawn per unit and not per weight: the same predictive law with a hundredth of the random numbers.
+    Sampling uses the local reparameterisation: for one x, a layer's pre-activations are exactly N(x . m, x^2
+    . s^2), so noise is drawn per unit and not per weight: the same predictive law with a hundredth of the
+    random numbers.
     """
 
     means: tuple[eqx.nn.Linear, ...]
@@ -111,9 +112,11 @@ class BayesByBackprop(AbstractStatic):
         def one(noise: Array) -> Array:
             hidden, start = x, 0
             for i, (m, rho) in enumerate(zip(self.means, self.rhos, strict=True)):
-                variance = jax.nn.softplus(rho.weight) ** 2 @ hidden**2 + jax.nn.softplus(rho.bias) ** 2
-                units = m(hidden) + jnp.sqrt(variance) * noise[start : start + m.out_features]
-                start += m.out_features
+                s = jax.tree.map(jax.nn.softplus, rho)
+                centre = m(hidden)
+                end = start + centre.shape[0]
+                units = centre + jnp.sqrt(s.weight**2 @ hidden**2 + s.bias**2) * noise[start:end]
+                start = end
                 hidden = units if i == len(self.means) - 1 else self.activation(units)
             return hidden
 

@@ -1,10 +1,12 @@
 """Causal summaries of the past, h_t = S(h_{t-1}, e_t), of fixed size.
 
-A summariser splits its step in two: `drive`, what the input alone contributes (computed for all steps of a window at
-once), and `turn`, the recurrence proper. `unroll` runs a window; the linear recurrent unit does it in parallel.
+A summariser splits its step in two: `drive`, what the input alone contributes (computed for all steps of a
+window at once), and `turn`, the recurrence proper. `unroll` runs a window; the linear recurrent unit does it
+in parallel.
 """
 
 import abc
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -56,7 +58,9 @@ class AbstractSummariser(eqx.Module, Generic[S]):
 class GRU(AbstractSummariser[Array]):
     """Gated recurrent unit.
 
-    r, u = sigma(W_r e + U_r h), sigma(W_u e + U_u h);  n = tanh(W_n e + r * (U_n h + c));  h' = n + u * (h - n).
+        r = sigma(W_r e + U_r h);   u = sigma(W_u e + U_u h)
+        n = tanh(W_n e + r * (U_n h + c));   h' = n + u * (h - n)
+
     The update gate's bias starts at +1: remember, unless taught otherwise.
     """
 
@@ -142,8 +146,8 @@ class LSTM(AbstractSummariser[LSTMState]):
 class LRU(AbstractSummariser[Array]):
     """Linear recurrent unit: s' = a * s + gamma * (B e) with complex |a| < 1;  h = tanh(Re(C s)).
 
-    The recurrence is linear, so a window is an associative scan: O(log W) deep instead of W. Complex numbers are
-    kept as [..., 2] (real, imaginary), so that states are plain float arrays. (Orvieto et al., 2023.)
+    The recurrence is linear, so a window is an associative scan: O(log W) deep instead of W. Complex numbers
+    are kept as [..., 2] (real, imaginary), so that states are plain float arrays. (Orvieto et al., 2023.)
     """
 
     input: Float[Array, "M E 2"]
@@ -204,4 +208,4 @@ def _complex_product(a: Float[Array, "*#s 2"], b: Float[Array, "*#s 2"]) -> Floa
     return jnp.stack([ar * br - ai * bi, ar * bi + ai * br], axis=-1)
 
 
-SUMMARISERS = {"gru": GRU, "lstm": LSTM, "lru": LRU}
+SUMMARISERS: dict[str, Callable[..., AbstractSummariser]] = {"gru": GRU, "lstm": LSTM, "lru": LRU}

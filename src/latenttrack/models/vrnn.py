@@ -3,8 +3,9 @@
     p(z_t | h_{t-1});   q(z_t | h_{t-1}, x_t, y_t)
     h_t = GRU(h_{t-1}, [phi_x(x_t), phi_z(z_t)]);   y_t ~ dec([h_t, z_t, x_t])
 
-To predict, z is drawn from the prior and h_t follows from it; once y_t is known z is drawn again, from the posterior, to
-advance h. That draw is made from a counter in the state: the belief after a restart is the same to the bit.
+To predict, z is drawn from the prior and h_t follows from it; once y_t is known z is drawn again, from the
+posterior, to advance h. That draw is made from a counter in the state: the belief after a restart is the same
+to the bit.
 """
 
 from typing import NamedTuple
@@ -27,7 +28,7 @@ class VRNNState(NamedTuple):
     """The recurrent state and the number of labels seen, which seeds the next posterior draw."""
 
     summary: State
-    count: Int[Array, ""]
+    seen: Int[Array, ""]
 
 
 class VRNN(AbstractTracker):
@@ -52,8 +53,8 @@ class VRNN(AbstractTracker):
     def update(self, state: VRNNState, x: Float[Array, " F"], y: Float[Array, ""]) -> VRNNState:
         """h_t = GRU(h_{t-1}, [phi_x(x_t), phi_z(z_t)]), z_t from the posterior."""
         q = self.infer(state.summary, x, y)
-        noise = jax.random.normal(jax.random.fold_in(jax.random.key(0), state.count), q.mean.shape)
-        return VRNNState(self.turn(state.summary, x, q.at(noise)), state.count + 1)
+        noise = jax.random.normal(jax.random.fold_in(jax.random.key(0), state.seen), q.mean.shape)
+        return VRNNState(self.turn(state.summary, x, q.at(noise)), state.seen + 1)
 
     def predict(self, state: VRNNState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """K latents from the prior, K candidate states, K emissions."""
@@ -76,7 +77,7 @@ class VRNN(AbstractTracker):
         last, summaries = jax.lax.scan(body, state.summary, due)
         keys = jax.random.split(k_terms, steps)
         terms = jax.vmap(self._terms)(summaries, window.x, window.y, keys)
-        return terms, VRNNState(last, state.count + jnp.sum(window.due_observed, dtype=jnp.int32))
+        return terms, VRNNState(last, state.seen + jnp.sum(window.due_observed, dtype=jnp.int32))
 
     def prior_of(self, summary: State) -> DiagonalGaussian:
         """p(z_t | h_{t-1})."""

@@ -24,7 +24,7 @@ WIDTH = 9.0  # inches; shown 900 pixels wide, a font of 10 points is 14 pixels h
 TITLE, LABEL, TICK = 11, 10, 9  # points
 INK, PALE = "#222222", "#DDDDDD"
 
-# Okabe and Ito's palette without black, which is kept for labels, and with a deeper yellow for lines on white.
+# Okabe and Ito's palette: black is kept for labels, and yellow is deeper, for lines on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#C2B200")
 # Nobody tells twelve hues apart: further models share this grey, and panels and bars carry their names.
 GREY = "#8C8C8C"
@@ -92,19 +92,38 @@ def time_axis(axes: "Axes", times: np.ndarray) -> None:
 
     axes.set_xlim(times[0], times[-1])
     if times.dtype.kind == "M":
-        locator = AutoDateLocator(minticks=4, maxticks=9)
+        locator = AutoDateLocator(minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.set_xlabel("step", fontsize=LABEL)
 
 
-def legend_below(figure: "Figure", handles: Sequence["Artist"]) -> None:
+def line_key(label: str, colour: str = GREY, dashed: bool = False) -> "Artist":
+    """Make a legend entry for a line; grey stands for the colour of each panel."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, linestyle="--" if dashed else "-", label=label)
+
+
+def dot_key(label: str) -> "Artist":
+    """Make a legend entry for black dots."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=INK, linestyle="", marker="o", markersize=3, label=label)
+
+
+def area_key(label: str, opacity: float, colour: str = GREY) -> "Artist":
+    """Make a legend entry for a filled area; grey stands for the colour of each panel."""
+    from matplotlib.patches import Patch
+
+    return Patch(color=colour, alpha=opacity, linewidth=0, label=label)
+
+
+def legend_below(figure: "Figure", *keys: "Artist") -> None:
     """Put one legend for all panels under them, where it covers nothing."""
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=len(handles), fontsize=LABEL, frameon=False
-    )
+    figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), fontsize=LABEL, frameon=False)
 
 
 def plain(text: str) -> str:

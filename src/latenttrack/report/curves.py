@@ -9,7 +9,6 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.records import Records
 
 WEEK = 168  # hours
-DAY = 24
 
 
 def check_records(records: Sequence[Records]) -> None:
@@ -69,8 +68,8 @@ def _crps(records: Records) -> float:
 def eventful_week(records: Records, steps: int = WEEK) -> np.ndarray:
     """Find the week of one key in which the label varies most.
 
-    Weeks with missing labels count for less. The range runs from the 2nd to the 98th percentile, so that one false
-    reading does not decide.
+    Weeks with missing labels count for less. Variation is from the 2nd to the 98th percentile, so that one
+    false reading does not decide.
 
     Args:
         records: of any model; only the labels are used.
@@ -79,15 +78,16 @@ def eventful_week(records: Records, steps: int = WEEK) -> np.ndarray:
     Returns:
         [min(steps, rows of the key)] row numbers.
     """
-    best, score = np.arange(0), -1.0
+    best, score = np.arange(0), (-1.0, 0)
     for key in np.unique(records.key):
         rows = np.flatnonzero(records.key == key)
-        for start in range(0, max(len(rows) - steps, 0) + 1, DAY):
+        last = max(len(rows) - steps, 0)
+        for start in [*range(0, last, max(1, steps // 7)), last]:
             week = rows[start : start + steps]
             labels = records.y[week][~np.isnan(records.y[week])]
             spread = float(np.ptp(np.percentile(labels, [2, 98]))) if len(labels) else 0.0
-            if spread * len(labels) > score:
-                best, score = week, spread * len(labels)
+            if (spread * len(labels), len(labels)) > score:  # of constant labels, rather any than none
+                best, score = week, (spread * len(labels), len(labels))
     return best
 
 
@@ -147,8 +147,8 @@ def smoothed(
 def pit_density(records: Records, bins: int) -> tuple[np.ndarray, float]:
     """Histogram of the PIT, 1 where it is as high as for a perfect forecast.
 
-    Seeds see the same labels, so they are averaged and do not narrow the band. The band takes steps as independent,
-    as they are for one-step forecasts; it is the normal approximation of the binomial.
+    Seeds see the same labels, so they are averaged and do not narrow the band. The band takes the steps as
+    independent, as they are for perfect one-step forecasts; it is the normal approximation of the binomial.
 
     Args:
         records: of one model.
@@ -165,7 +165,7 @@ def pit_density(records: Records, bins: int) -> tuple[np.ndarray, float]:
 
 
 def epistemic_share(records: Records) -> float:
-    """Mean epistemic variance as a share of the mean total, as in `Summary`; NaN for a model that broke down."""
+    """Mean epistemic variance as a share of the mean total, as in `Summary`; NaN if nothing is finite."""
     epistemic, aleatoric = (records.steps[name].astype(float) for name in ("epistemic", "aleatoric"))
     finite = np.isfinite(epistemic) & np.isfinite(aleatoric)
     part = np.where(finite, epistemic, 0.0).sum(axis=1)

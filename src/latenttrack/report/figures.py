@@ -20,7 +20,7 @@ PANELS = 3  # models in the figures that show a course in time
 SMOOTHING = 72  # steps: three days of hours
 BINS = 20
 PIT_TOP = 2.5  # taller bars are cut off
-LIGHT, DARK = 0.35, 0.9  # opacity of aleatoric and epistemic variance
+BAND, PIT_BAND, LIGHT, DARK = 0.3, 0.2, 0.35, 0.9  # opacity of areas
 
 
 def save_figures(
@@ -69,9 +69,6 @@ def forecast_week(
     Returns:
         One panel for each model, one above the other on the same axes.
     """
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     curves.check_records(records)
     shown, colour = curves.choose(records, models, PANELS), canvas.colours(records)
     week = curves.eventful_week(records[0], steps)
@@ -79,7 +76,7 @@ def forecast_week(
     figure, panels = _stacked(len(shown))
     for axes, entry in zip(panels, shown, strict=True):
         lower, upper, mean = (entry.steps[name][0, week] for name in ("lower", "upper", "mean"))
-        axes.fill_between(time, lower, upper, color=colour[entry.model], alpha=0.3, linewidth=0)
+        axes.fill_between(time, lower, upper, color=colour[entry.model], alpha=BAND, linewidth=0)
         axes.plot(time, mean, color=colour[entry.model], linewidth=1.4)
         axes.plot(time, y, "o", color=canvas.INK, markersize=2.2, markeredgewidth=0)
         canvas.tidy(axes, entry.model, entry.target)
@@ -90,11 +87,9 @@ def forecast_week(
     panels[0].set_title(canvas.plain(_place(records[0], week)), loc="right", fontsize=canvas.LABEL)
     canvas.legend_below(
         figure,
-        [
-            Line2D([], [], color=canvas.INK, marker="o", markersize=3, linestyle="", label="label"),
-            Line2D([], [], color=canvas.GREY, label="forecast mean"),
-            Patch(color=canvas.GREY, alpha=0.4, linewidth=0, label="5 to 95 % of the forecast"),
-        ],
+        canvas.dot_key("label"),
+        canvas.line_key("forecast mean"),
+        canvas.area_key("5 to 95 % of the forecast", BAND),
     )
     return figure
 
@@ -104,8 +99,8 @@ def error_over_time(
 ) -> "Figure":
     """Draw the errors made beside the errors expected: where the model is right, the two lines agree.
 
-    Both are root mean squares over the moving window, all keys and all seeds: of forecast mean minus label, and of the
-    predicted standard deviation.
+    Both are root mean squares over the moving window, all keys and all seeds: of forecast mean minus label,
+    and of the predicted standard deviation.
 
     Args:
         records: of one series, one entry for each model.
@@ -115,8 +110,6 @@ def error_over_time(
     Returns:
         One panel for each model, one above the other on the same axes.
     """
-    from matplotlib.lines import Line2D
-
     curves.check_records(records)
     shown, colour = curves.choose(records, models, PANELS), canvas.colours(records)
     figure, panels = _stacked(len(shown))
@@ -125,17 +118,15 @@ def error_over_time(
         time, made = _root(entry, entry.steps["squared_error"], window)
         _, expected = _root(entry, entry.steps["aleatoric"] + entry.steps["epistemic"], window)
         axes.plot(time, made, color=colour[entry.model], linewidth=1.6)
-        axes.plot(time, expected, color=canvas.INK, linewidth=1.2, linestyle=(0, (4, 1.5)))
+        axes.plot(time, expected, color=canvas.INK, linewidth=1.2, linestyle="--")
         canvas.tidy(axes, entry.model, canvas.with_unit("error", entry.target))
         heights += [made, expected]
     panels[0].set_ylim(0, _ceiling(heights))
     canvas.time_axis(panels[-1], time)
     canvas.legend_below(
         figure,
-        [
-            Line2D([], [], color=canvas.GREY, linewidth=2, label="error made (moving root mean square)"),
-            Line2D([], [], color=canvas.INK, linestyle=(0, (4, 1.5)), label="predicted standard deviation"),
-        ],
+        canvas.line_key("error made (moving root mean square)"),
+        canvas.line_key("predicted standard deviation", canvas.INK, dashed=True),
     )
     return figure
 
@@ -143,23 +134,20 @@ def error_over_time(
 def pit_histograms(records: Sequence[Records], bins: int = BINS) -> "Figure":
     """Draw how often the labels fell into each part of the forecasts: flat if the forecasts are calibrated.
 
-    A hump means too wide forecasts, a bowl too narrow ones, a slope biased ones. Bars that leave the panel carry
-    their height.
+    A hump means too wide forecasts, a bowl too narrow ones, a slope biased ones. Bars that leave the panel
+    carry their height.
 
     Args:
         records: of one series, one entry for each model.
         bins: number of bars.
 
     Returns:
-        One panel for each model, four in a row.
+        One panel for each model, at most four in a row.
     """
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     curves.check_records(records)
     colour = canvas.colours(records)
-    columns = min(4, len(records))
-    rows = -(-len(records) // columns)
+    rows = -(-len(records) // 4)
+    columns = -(-len(records) // rows)
     figure = canvas.new_figure(height=1.75 * rows + 0.75)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     heights = []
@@ -177,10 +165,8 @@ def pit_histograms(records: Sequence[Records], bins: int = BINS) -> "Figure":
         axes.set_ylabel("density", fontsize=canvas.LABEL)
     canvas.legend_below(
         figure,
-        [
-            Line2D([], [], color=canvas.INK, linewidth=1, label="calibrated"),
-            Patch(color=canvas.INK, alpha=0.2, linewidth=0, label="95 % of calibrated bars"),
-        ],
+        canvas.line_key("calibrated", canvas.INK),
+        canvas.area_key("95 % of calibrated bars", PIT_BAND, canvas.INK),
     )
     return figure
 
@@ -189,17 +175,18 @@ def _pit_panel(axes: "Axes", entry: Records, colour: str, bins: int) -> float:
     """Draw one histogram; returns the height that it would like to have."""
     density, half = curves.pit_density(entry, bins)
     axes.bar((np.arange(bins) + 0.5) / bins, density, width=0.9 / bins, color=colour, linewidth=0)
-    axes.axhspan(max(0.0, 1 - half), 1 + half, color=canvas.INK, alpha=0.2, linewidth=0)
+    axes.axhspan(max(0.0, 1 - half), 1 + half, color=canvas.INK, alpha=PIT_BAND, linewidth=0)
     axes.axhline(1, color=canvas.INK, linewidth=1)
     canvas.tidy(axes, entry.model)
     for i in np.flatnonzero(density > PIT_TOP):
+        left = i < bins / 2  # its height stands on the side where there is room
         axes.annotate(
             f"{density[i]:.1f}",
-            ((i + 0.5) / bins, 1),
+            ((i + left) / bins, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(4 if i < bins / 2 else -4, -1),
+            xytext=(2 if left else -2, -1),
             textcoords="offset points",
-            ha="left" if i < bins / 2 else "right",
+            ha="left" if left else "right",
             va="top",
             fontsize=canvas.TICK - 1,
         )
@@ -214,17 +201,16 @@ def uncertainty_split(records: Sequence[Records], window: int = SMOOTHING) -> "F
         window: steps of the moving average.
 
     Returns:
-        On the left the course in time for the LatentTrack models (without any: for the two best models by CRPS), a
-        panel each; on the right the epistemic share of every model.
+        On the left the course in time for the LatentTrack models, a panel each (if there are none: for the
+        two best models by CRPS); on the right the epistemic share of every model.
     """
-    from matplotlib.patches import Patch
-
     curves.check_records(records)
     shown = [entry for entry in records if curves.is_latent_track(entry)] or curves.choose(records, None, 2)
     colour = canvas.colours(records)
     figure = canvas.new_figure(height=max(3.2, 2.0 * len(shown) + 0.6, 0.27 * len(records) + 1.2))
     grid = figure.add_gridspec(len(shown), 2, width_ratios=(2, 1))
-    heights, panels = [], []
+    heights: list[np.ndarray] = []
+    panels: list[Axes] = []
     for i, entry in enumerate(shown):
         axes = figure.add_subplot(
             grid[i, 0], sharex=panels[0] if i else None, sharey=panels[0] if i else None
@@ -243,10 +229,8 @@ def uncertainty_split(records: Sequence[Records], window: int = SMOOTHING) -> "F
     _share_panel(figure.add_subplot(grid[:, 1]), records, colour)
     canvas.legend_below(
         figure,
-        [
-            Patch(color=canvas.GREY, alpha=LIGHT, linewidth=0, label="aleatoric: noise"),
-            Patch(color=canvas.GREY, alpha=DARK, linewidth=0, label="epistemic: doubt about the function"),
-        ],
+        canvas.area_key("aleatoric: noise", LIGHT),
+        canvas.area_key("epistemic: doubt about the function", DARK),
     )
     return figure
 
@@ -270,14 +254,14 @@ def _share_panel(axes: "Axes", records: Sequence[Records], colour: dict[str, str
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(names)), [canvas.plain(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, max(1.0, 1.25 * np.nan_to_num(shares).max()))
+    axes.set_xlim(0, max(10.0, 1.25 * np.nan_to_num(shares).max()))
     axes.set_xlabel("% of variance", fontsize=canvas.LABEL)
 
 
-def _stacked(panels: int) -> "tuple[Figure, Sequence[Axes]]":
+def _stacked(panels: int) -> "tuple[Figure, list[Axes]]":
     """Panels one above the other: the same moment stands at the same place in all of them."""
     figure = canvas.new_figure(height=1.75 * panels + 0.75)
-    return figure, figure.subplots(panels, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    return figure, list(figure.subplots(panels, 1, sharex=True, sharey=True, squeeze=False)[:, 0])
 
 
 def _place(records: Records, rows: np.ndarray) -> str:
@@ -297,7 +281,7 @@ def _root(entry: Records, values: np.ndarray, window: int) -> tuple[np.ndarray, 
 
 
 def _ceiling(courses: Sequence[np.ndarray]) -> float:
-    """The top of an axis for some courses [T]: above nearly all of each, so that one spike does not flatten the rest."""
+    """The top of an axis for some courses [T]; cuts off the tip of a spike, which would flatten the rest."""
     tops = [
         np.percentile(course[np.isfinite(course)], 99.5) for course in courses if np.isfinite(course).any()
     ]
@@ -305,7 +289,7 @@ def _ceiling(courses: Sequence[np.ndarray]) -> float:
 
 
 def _limits(y: np.ndarray, bounds: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The range of an axis for labels [T] and forecast bounds: all labels, and bands as far as they are sane."""
+    """The range of an axis for labels [T] and forecast bounds: all labels, and bands unless they are wild."""
     labels = y[np.isfinite(y)]
     low, high = float(labels.min()), float(labels.max())
     room = 0.6 * (high - low) or 1.0

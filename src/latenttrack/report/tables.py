@@ -1,7 +1,7 @@
 """The score table, for terminals and for Markdown.
 
-The best value of a column is marked. Values that look the same at the precision shown are the same to the reader, so
-comparisons are made on what is shown.
+The best value of a column is marked. Comparisons are made on the numbers as shown, so that of two which
+look the same not only one is marked.
 """
 
 import math
@@ -17,7 +17,7 @@ from rich.text import Text
 from latenttrack.evaluation.records import Summary
 
 NOMINAL = 0.90
-CAPTION = f"* best of its column (coverage: closest to {NOMINAL:.2f}; µs: among the models)"
+CAPTION = f"* best (coverage: closest to {NOMINAL:.2f}; µs: models only)"
 
 
 class Cell(NamedTuple):

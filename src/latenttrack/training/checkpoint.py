@@ -24,12 +24,16 @@ def fingerprint(series: Series, plan: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def save_checkpoint(path: Path, tree: PyTree[Any], epoch: int, history: list[dict[str, Any]], mark: str) -> None:
+def save_checkpoint(
+    path: Path, tree: PyTree[Any], epoch: int, history: list[dict[str, Any]], mark: str
+) -> None:
     """Write a pytree of arrays and the number of finished epochs."""
     write_tensors(path, named_arrays(tree), {"epoch": epoch, "history": history, "fingerprint": mark}, _KIND)
 
 
-def load_checkpoint(path: Path, like: PyTree[Any], mark: str) -> tuple[PyTree[Any], int, list[dict[str, Any]]]:
+def load_checkpoint(
+    path: Path, like: PyTree[Any], mark: str
+) -> tuple[PyTree[Any], int, list[dict[str, Any]]]:
     """Read a checkpoint back into the structure of `like`."""
     tensors, header = read_tensors(path, _KIND)
     if header["fingerprint"] != mark:

@@ -1,5 +1,6 @@
 """`train`: every seed of a model from one compiled program, with progress, checkpoints and early stopping."""
 
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,11 +64,13 @@ def train(
 
     Args:
         build: draws a tracker's initial weights from a key.
-        series: the training part, standardised; several keys train one model together, each with its own state.
+        series: the training part, standardised; several keys train one model together, each with its own
+            state.
         training: objective, schedule, optimiser, ...
         key: seed s uses `fold_in(key, s)` and nothing else, so its result does not depend on the other seeds.
         seeds: how many, or which.
-        together: True vmaps the seeds, False trains them one after another; None takes what is faster for the shape.
+        together: True vmaps the seeds, False trains them one after another; None takes what is faster for the
+            shape.
         checkpoint: a file to which every epoch is saved; if it exists the run goes on from there.
         progress: called after every epoch.
     """
@@ -80,13 +83,17 @@ def train(
 
     data, tail = _prepare(series, training)
     updates = updates_per_epoch(training, data.y.shape[1]) * training.epochs
-    problem = Problem(start.rest, training, training.make_optimiser(updates), max(int(data.observed.sum()), 1))
+    problem = Problem(
+        start.rest, training, training.make_optimiser(updates), max(int(data.observed.sum()), 1)
+    )
     runs = jax.vmap(lambda p: _Run(new_learner(problem, p), no_best(p)))(start.params)
     wide = data.y.shape[0] >= _WIDE_ENOUGH
     loop = _Loop(problem, data, tail, together=not wide if together is None else together)
     plan = {"training": training.to_dict(), "seeds": numbers, "params": str(jax.tree.structure(start.params))}
     mark = fingerprint(series, plan)
-    runs, history = _all_epochs(loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress)
+    runs, history = _all_epochs(
+        loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress
+    )
     if tail is None:
         return Trained(start.replace(runs.learner.average), history, [training.epochs] * len(numbers))
     return Trained(start.replace(runs.best.params), history, [int(e) + 1 for e in runs.best.epoch])
@@ -102,7 +109,7 @@ def _all_epochs(
 ) -> tuple[_Run, list[dict[str, Any]]]:
     """Epoch after epoch until the last, or until every seed has run out of patience."""
     epochs = loop.problem.training.epochs
-    first, history = 0, []
+    first, history = 0, list[dict[str, Any]]()
     if checkpoint is not None and checkpoint.exists():
         runs, first, history = load_checkpoint(checkpoint, runs, mark)
     for epoch in range(first, epochs):
@@ -127,7 +134,8 @@ def _prepare(series: Series, training: Training) -> tuple[Window, Tail | None]:
     window, sequences = lay_out(past)
     window = hide_unknown(window, sequences, series.delay)
     multiple = training.stride if training.schedule == "exact" else training.window
-    return cut(window, training.sequences, multiple), tail
+    pieces = max(round(training.sequences / len(series.keys)), 1)
+    return cut(window, pieces, multiple), tail
 
 
 class _Loop:
@@ -142,12 +150,12 @@ class _Loop:
 
     def epoch(self, runs: _Run, keys: Array, epoch: int) -> tuple[_Run, dict[str, list[float]]]:
         """One epoch of every seed, side by side or one after another; stopped seeds rest."""
-        number = jnp.asarray(epoch)
+        number, nothing = jnp.asarray(epoch), _Report(jnp.array(jnp.nan), jnp.array(jnp.nan))
         if self.together:
             runs, report = self.all(runs, keys, number, self.data)
         else:
             results = [
-                (run, _NO_REPORT) if run.best.stopped else self.one(run, k, number, self.data)
+                (run, nothing) if run.best.stopped else self.one(run, k, number, self.data)
                 for run, k in zip(_split(runs, len(keys)), keys, strict=True)
             ]
             runs, report = _join([r for r, _ in results]), _join([e for _, e in results])
@@ -172,9 +180,6 @@ class _Report(NamedTuple):
     validation: Array
 
 
-_NO_REPORT = _Report(np.float32(np.nan), np.float32(np.nan))
-
-
 def _mean(values: list[float]) -> float:
     finite = [v for v in values if not np.isnan(v)]
     return float(np.mean(finite)) if finite else float("nan")
@@ -185,4 +190,4 @@ def _join(trees: Sequence[Any]) -> Any:
 
 
 def _split(tree: PyTree[Any], count: int) -> list[Any]:
-    return [jax.tree.map(lambda leaf: leaf[i], tree) for i in range(count)]
+    return [jax.tree.map(operator.itemgetter(i), tree) for i in range(count)]

@@ -1,9 +1,9 @@
 """What is maximised: per-step values L_t from a model's terms.
 
-    ELBO              L_t = E_q[log p(y_t | x_t; g(z_t))] - beta KL_t      (the model's KL is structured or not)
-    static ELBO       L_t = E_q[log p(y_t | x_t, w)]      - beta KL(q(w) || p(w)) / N,  N training steps
-    prior predictive  L_t = log 1/K sum_k p(y_t | x_t; g(z_k)),  z_k from the prior: what the filter is scored on
-    NLL               L_t = E[log p(y_t | x_t)]
+ELBO              L_t = E_q[log p(y_t | x_t; g(z_t))] - beta KL_t      (the model's KL is structured or not)
+static ELBO       L_t = E_q[log p(y_t | x_t, w)]      - beta KL(q(w) || p(w)) / N,  N training steps
+prior predictive  L_t = log 1/K sum_k p(y_t | x_t; g(z_k)),  z_k from the prior: what the filter is scored on
+NLL               L_t = E[log p(y_t | x_t)]
 """
 
 from collections.abc import Callable

@@ -1,11 +1,12 @@
 """When the weights are changed while a stream passes: Algorithms 1 to 3 of the paper, one epoch each.
 
     chunk    run W steps, weighted loss, one optimiser step, detach the state, go on
-    exact    every S steps rebuild the last W steps from a stored detached state under the current weights, one step
+    exact    every S steps rebuild the last W from a stored detached state under the current weights, step
     approx   every S steps a micro-step on the newest step alone; at the window's end rebuild W steps and step
 
-All three see the data as [B, L, ...] with L a multiple of W (chunk, approx) or of S (exact), and call the same
-gradient step on the same window loss. A static model has no state, so that `exact` is plain sliding windows.
+All three see the data as [B, L, ...] with L a multiple of W (chunk, approx) or of S (exact), and call the
+same gradient step on the same window loss. A static model has no state, so that `exact` is plain sliding
+windows.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from latenttrack.models.base import State, Window
+from latenttrack.models.base import Window
 from latenttrack.models.layout import pad_front
 from latenttrack.training.settings import Training
 from latenttrack.training.step import Carry, Learner, Problem, gradient_step, window_loss
@@ -55,12 +56,8 @@ def exact_epoch(
         k_advance, k_step = jax.random.split(jax.random.fold_in(key, i))
         window = _slice(data, i * stride, width)
         newest = _slice(data, i * stride + width - stride, stride)
-        _, ahead = window_loss(
-            learner.params, problem, _pick(stored, -1), newest, learner.updates, k_advance
-        )
-        learner, loss, _ = gradient_step(
-            learner, problem, window_loss, _pick(stored, 0), window, k_step
-        )
+        _, ahead = window_loss(learner.params, problem, _pick(stored, -1), newest, learner.updates, k_advance)
+        learner, loss, _ = gradient_step(learner, problem, window_loss, _pick(stored, 0), window, k_step)
         stored = jax.tree.map(lambda ring, new: jnp.concatenate([ring[1:], new[None]]), stored, ahead)
         return (learner, stored), loss
 
@@ -96,9 +93,7 @@ def approx_epoch(
         k_micro, k_step = jax.random.split(jax.random.fold_in(key, i))
         strides = width // stride - 1
         begins = i * width + stride * jnp.arange(strides)
-        (learner, _), _ = jax.lax.scan(
-            micro, (learner, carry), (begins, jax.random.split(k_micro, strides))
-        )
+        (learner, _), _ = jax.lax.scan(micro, (learner, carry), (begins, jax.random.split(k_micro, strides)))
         window = _slice(data, i * width, width)
         learner, loss, carry = gradient_step(learner, problem, window_loss, carry, window, k_step)
         return (learner, carry), loss
@@ -121,14 +116,12 @@ def updates_per_epoch(training: Training, length: int) -> int:
 
 
 def _shifted(data: Window, training: Training, key: PRNGKeyArray) -> tuple[Window, Array, int]:
-    """The data, where the first window starts, and the number of windows, with a random shift if asked for."""
+    """The data, where the first window starts (shifted at random if asked for), and how many there are."""
     count = updates_per_epoch(training, data.y.shape[1])
     if not training.offsets:
         return data, jnp.zeros((), jnp.int32), count
     width = training.window
-    padded = Window(
-        *(jnp.pad(leaf, [(0, 0), (width, width)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in data)
-    )
+    padded = Window(*(jnp.pad(leaf, [(0, 0), (width, width)] + [(0, 0)] * (leaf.ndim - 2)) for leaf in data))
     return padded, jax.random.randint(key, (), 1, width + 1), count
 
 

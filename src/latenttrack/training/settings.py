@@ -20,7 +20,7 @@ class Training:
     window: int = 256  # W
     stride: int = 32  # S, for `exact` and `approx`
     epochs: int = 6
-    sequences: int = 1  # parallel sub-sequences that each stream is cut into
+    sequences: int = 1  # about how many parallel pieces the streams are cut into, all streams together
     offsets: bool = False  # shift the windows by a random offset in each epoch
 
     recency: float = 0.9  # lambda
@@ -57,9 +57,7 @@ class Training:
         for name in ("window", "stride", "epochs", "sequences", "patience"):
             if getattr(self, name) < 1:
                 raise LatentTrackError(f"{name} must be at least 1, but is {getattr(self, name)}")
-        for name, low, high in (
-            ("recency", 0.0, 1.0), ("validation", 0.0, 0.9), ("weight_ema", 0.0, 1.0)
-        ):
+        for name, low, high in (("recency", 0.0, 1.0), ("validation", 0.0, 0.9), ("weight_ema", 0.0, 1.0)):
             if not low <= getattr(self, name) <= high:
                 raise LatentTrackError(
                     f"{name} must lie between {low} and {high}, but is {getattr(self, name)}"

@@ -27,7 +27,7 @@ class Learner(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What flows along the stream while it is trained on: beliefs [B, ...] and running NLL [B], both detached."""
+    """What flows along the stream in training: beliefs [B, ...] and running NLL [B], detached."""
 
     states: State
     nll: Float[Array, " B"]
@@ -77,9 +77,7 @@ def window_loss(
     nll = carry.nll
     if training.surprise > 0:
         extra, nll = jax.vmap(
-            lambda v, seen, ema: surprise(
-                v, seen, ema, alpha=training.surprise, rate=training.surprise_rate
-            )
+            lambda v, seen, ema: surprise(v, seen, ema, alpha=training.surprise, rate=training.surprise_rate)
         )(-terms.log_likelihood, window.observed, nll)
         weights = weights * extra
     # An unobserved step may have any value, even a non-finite one: it must not reach the sum.

@@ -1,0 +1,127 @@
+"""`latenttrack demo`: every model on an embedded stream, one table and a few figures."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from latenttrack.cli.runtime import Bars, bars, cache_compiled_programs
+from latenttrack.data import Series, load_stream, prepare
+from latenttrack.data.synthetic import STREAMS, Synthetic
+from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation.records import Records, summarise
+from latenttrack.models.registry import MODELS, REFERENCES
+from latenttrack.report.figures import save_figures
+from latenttrack.report.tables import score_table
+
+# The weather stream is predicted as a correction to the last label; the synthetic ones have no memory in y.
+_FEATURES: dict[str, dict[str, Any]] = {
+    "airports": {
+        "differences": {"temp": tuple(range(1, 25)), "pressure": (1, 3), "dewp": (1, 3)},
+        "clip": 6.0,
+    },
+    "faults": {"sentinels": (-9999.0,), "clip": 6.0},
+}
+_LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1, "train_K": 4}
+
+
+@click.command()
+@click.option(
+    "--stream", default="airports", show_default=True, help=f"airports, or synthetic: {', '.join(STREAMS)}."
+)
+@click.option("--models", default=None, help="Comma-separated names; all by default.")
+@click.option(
+    "--epochs", type=click.IntRange(1), default=None, help="Most epochs of training; fewer is quicker."
+)
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True)
+def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None:
+    """Train every model on an embedded stream and compare them online.
+
+    The newest 30 % of the stream is predicted step by step, each label revealed only when it is due. Prints
+    one table, and writes figures and the LatentTrack model files to the output folder.
+    """
+    begin = time.perf_counter()
+    names = list(MODELS) if models is None else [name.strip() for name in models.split(",")]
+    for name in names:
+        if name not in MODELS:
+            raise LatentTrackError(f"--models: there is no model {name!r}; choose from {', '.join(MODELS)}")
+    loaded = load_stream(stream)
+    series = loaded.series if isinstance(loaded, Synthetic) else loaded
+    train, test, pipeline = prepare(series, **_FEATURES.get(stream, {}))
+    console = Console()
+    console.print(_introduction(stream, series, train, test), highlight=False)
+
+    cache_compiled_programs()
+    out.mkdir(parents=True, exist_ok=True)
+    records = []
+    with bars(len(names)) as shown:
+        for name in names:
+            records.append(_one_model(name, stream, train, test, pipeline, epochs, out, shown))
+    truth = None
+    if isinstance(loaded, Synthetic):
+        truth = float(np.mean(loaded.truth_nll()[len(train) :]))
+    console.print(score_table([summarise(r) for r in records], truth_nll=truth, references=REFERENCES))
+    for path in save_figures(records, out):
+        console.print(f"wrote {path}", highlight=False)
+    console.print(f"{time.perf_counter() - begin:.0f} s in all", highlight=False)
+
+
+def _one_model(
+    name: str,
+    stream: str,
+    train: Series,
+    test: Series,
+    pipeline: Any,
+    epochs: int | None,
+    out: Path,
+    shown: Bars,
+) -> Records:
+    """Train, filter the test part, time a step."""
+    # jax is imported only now, so that a wrong option is answered at once.
+    from latenttrack.evaluation.evaluate import evaluate
+    from latenttrack.evaluation.timing import microseconds_per_step
+    from latenttrack.training.defaults import default_training
+    from latenttrack.training.model import fit
+
+    training = default_training(name)
+    training = replace(training, epochs=min(training.epochs, epochs or training.epochs))
+    settings: dict[str, Any] = {}
+    if name not in REFERENCES:
+        settings = {"head": "student-t", "anchor": "last-label" if stream == "airports" else None}
+    if name.startswith("lt-"):
+        settings |= _LATENT_TRACK
+    begin = time.perf_counter()
+    shown.begin(name, 0 if name in REFERENCES else training.epochs)
+    model = fit(
+        name,
+        train,
+        training=training,
+        settings=settings,
+        pipeline=pipeline,
+        progress=lambda p: shown.epoch(p.epoch, f"validation NLL {p.validation:.3f}"),
+    )
+    trained = time.perf_counter()
+    if name.startswith("lt-"):
+        model.save(out / f"{name}.lt")
+    shown.say("filtering")
+    records = evaluate(model, test, past=train)
+    records = replace(records, microseconds=microseconds_per_step(model.stack, test))
+    end = time.perf_counter()
+    shown.end(
+        f"[dim]{name:<16} trained in {trained - begin:5.1f} s, "
+        f"filtered {len(test)} steps in {end - trained:4.1f} s[/]"
+    )
+    return records
+
+
+def _introduction(stream: str, series: Series, train: Series, test: Series) -> str:
+    streams = f" in {len(series.keys)} streams ({', '.join(series.keys)})" if len(series.keys) > 1 else ""
+    return (
+        f"[bold]{stream}[/]: {len(series)} steps{streams}; target: {series.target}.\n"
+        f"Training on the first {len(train)}, then predicting the newest {len(test)} one by one; "
+        f"a label is revealed {series.delay} step{'s' if series.delay > 1 else ''} later."
+    )
