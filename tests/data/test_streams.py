@@ -13,7 +13,7 @@ def test_airports():
     series = airports()
     assert series.keys == ("EWR", "JFK", "LGA")
     assert np.bincount(series.key).tolist() == [8730, 8730, 8730]
-    assert (series.delay, series.period, series.target) == (1, 24, "temp")
+    assert (series.delay, series.period, series.target) == (1, 24, "temperature (°C)")
     for key in range(3):
         assert np.all(np.diff(series.time[series.key == key]) == np.timedelta64(1, "h"))
     assert np.isnan(series.x).all(axis=1).sum() == 27 + 24 + 24  # hours without a report

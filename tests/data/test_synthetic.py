@@ -44,7 +44,7 @@ def test_no_fixed_model_comes_near_the_truth(name):
 
 @pytest.mark.parametrize("name", ["drift", "switch", "heavy-tails"])
 def test_a_short_memory_learns_it_online(name):
-    series, forget = STREAMS[name]().series, 0.95
+    series, forget = STREAMS[name](n=4000, dim=4).series, 0.95
     xx, xy, errors = 1e-3 * np.eye(4), np.zeros(4), []
     for x, y in zip(series.x, series.y, strict=True):
         errors.append(y - x @ np.linalg.solve(xx, xy))

@@ -87,8 +87,7 @@ def _one_model(
     from latenttrack.training.defaults import default_training
     from latenttrack.training.model import fit
 
-    training = default_training(name)
-    training = replace(training, epochs=min(training.epochs, epochs or training.epochs))
+    training = default_training(name, {} if epochs is None else {"epochs": epochs})
     settings: dict[str, Any] = {}
     if name not in REFERENCES:
         settings = {"head": "student-t", "anchor": "last-label" if stream == "airports" else None}

@@ -37,7 +37,7 @@ class Synthetic:
         return nll
 
 
-def drift(n: int = 4000, dim: int = 4, seed: int = 0) -> Synthetic:
+def drift(n: int = 16000, dim: int = 2, seed: int = 0) -> Synthetic:
     """Draw a linear stream whose weights drift smoothly and whose noise waxes and wanes.
 
     Args:
@@ -52,7 +52,7 @@ def drift(n: int = 4000, dim: int = 4, seed: int = 0) -> Synthetic:
     return _stream(rng, _smooth(rng, n, dim), _breathing(rng, n))
 
 
-def switch(n: int = 4000, dim: int = 4, seed: int = 0, regimes: int = 3) -> Synthetic:
+def switch(n: int = 16000, dim: int = 2, seed: int = 0, regimes: int = 3) -> Synthetic:
     """Draw a linear stream that jumps between a few weight vectors every 100 to 400 steps.
 
     Args:
@@ -77,7 +77,7 @@ def switch(n: int = 4000, dim: int = 4, seed: int = 0, regimes: int = 3) -> Synt
     return _stream(rng, weights[regime], np.full(n, NOISE))
 
 
-def heavy_tails(n: int = 4000, dim: int = 4, seed: int = 0, df: float = 4.0) -> Synthetic:
+def heavy_tails(n: int = 16000, dim: int = 2, seed: int = 0, df: float = 4.0) -> Synthetic:
     """Draw a drifting linear stream with Student-t noise.
 
     Args:
@@ -93,7 +93,7 @@ def heavy_tails(n: int = 4000, dim: int = 4, seed: int = 0, df: float = 4.0) -> 
     return _stream(rng, _smooth(rng, n, dim), np.full(n, NOISE), df)
 
 
-def faults(n: int = 4000, dim: int = 4, seed: int = 0) -> Synthetic:
+def faults(n: int = 16000, dim: int = 2, seed: int = 0) -> Synthetic:
     """Draw the `drift` stream as broken sensors report it; the truth knows the clean x.
 
     In each feature some stretches are missing (NaN), in some the value is stuck, and now and then a
@@ -134,9 +134,9 @@ def _rng(n: int, dim: int, seed: int) -> np.random.Generator:
 
 
 def _smooth(rng: np.random.Generator, n: int, dim: int) -> np.ndarray:
-    """[n, dim] weights of mean 0 and variance 1: random waves of 300 to 1200 steps, four to a weight."""
+    """[n, dim] weights of mean 0 and variance 1: random waves of 600 to 2400 steps, four to a weight."""
     wave, t = (4, dim), np.arange(n)[:, None, None]
-    angle = 2 * np.pi * (t / rng.uniform(300, 1200, wave) + rng.random(wave))
+    angle = 2 * np.pi * (t / rng.uniform(600, 2400, wave) + rng.random(wave))
     weights: np.ndarray = np.sin(angle).sum(axis=1) / np.sqrt(2)
     return weights
 

@@ -1,6 +1,6 @@
 """`Model`: a fitted model with everything needed to use it, and its `.lt` file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def fit(
     *,
     seeds: int | Sequence[int] = 1,
     seed: int = 0,
-    training: Training | None = None,
+    training: Training | Mapping[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     pipeline: Pipeline | None = None,
     checkpoint: str | Path | None = None,
@@ -103,7 +103,7 @@ def fit(
         series: the training part, features and labels standardised (see `prepare`).
         seeds: how many initialisations to train, or their numbers.
         seed: of everything random; seed number i of the same `seed` is always the same model.
-        training: how to train; by default what suits the model.
+        training: how to train, or the settings that differ from what suits the model, such as {"epochs": 5}.
         settings: the model's sizes and choices, where they differ from the defaults.
         pipeline: kept with the model, so that it can be given raw rows later.
         checkpoint: a file to save to after each epoch and to resume from.
@@ -111,7 +111,8 @@ def fit(
     """
     task = Task.of(series)
     settings = _with_anchor_scale(dict(settings or {}), task, series)
-    training = training or default_training(name)
+    if not isinstance(training, Training):
+        training = default_training(name, training or {})
     trained = train(
         _builder(name, task, settings),
         series,
