@@ -4,8 +4,9 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import jax
 from jaxtyping import PRNGKeyArray
 
 from latenttrack.errors import LatentTrackError
@@ -65,13 +66,16 @@ def build(
     tracker = builder(task, key, **{k: _tuples(v) for k, v in settings.items()})
     if anchor is None:
         return tracker
-    if anchor not in REFERENCES or name in REFERENCES:
-        raise LatentTrackError(
-            f"{anchor!r} cannot anchor {name!r}: a network is anchored to one of {', '.join(REFERENCES)}"
-        )
-    reference = build(anchor, task, key)
-    assert isinstance(reference, AbstractReference)
-    return Anchored(reference, tracker, anchor_scale, task.delay)
+    if name in REFERENCES:
+        raise LatentTrackError(f"{name!r} is a reference itself and takes no anchor: leave it out")
+    return Anchored(build_reference(anchor, task), tracker, anchor_scale, task.delay)
+
+
+def build_reference(name: str, task: Task) -> AbstractReference:
+    """A reference by its name; it has no weights, so it needs no key."""
+    if name not in REFERENCES:
+        raise LatentTrackError(f"{name!r} cannot be an anchor; choose from {', '.join(REFERENCES)}")
+    return cast(AbstractReference, build(name, task, jax.random.key(0)))
 
 
 def _suggest(word: str, known: list[str]) -> str:

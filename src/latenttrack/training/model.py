@@ -17,7 +17,7 @@ from latenttrack.models.base import AbstractTracker, parameter_count
 from latenttrack.models.layout import lay_out
 from latenttrack.models.leaves import fill_arrays, named_arrays
 from latenttrack.models.references import point_errors
-from latenttrack.models.registry import build
+from latenttrack.models.registry import build, build_reference
 from latenttrack.models.stack import Stack, build_stack
 from latenttrack.models.task import Task
 from latenttrack.store.tensors import read_tensors, write_tensors
@@ -142,7 +142,7 @@ def _with_anchor_scale(settings: dict[str, Any], task: Task, series: Series) -> 
     anchor = settings.get("anchor")
     if anchor is None or "anchor_scale" in settings:
         return settings
-    reference = build(anchor, task, jax.random.key(0))
+    reference = build_reference(anchor, task)
     window, _ = lay_out(series)
     errors = jax.jit(point_errors)(reference, jax.tree.map(jnp.asarray, window))
     return {**settings, "anchor_scale": max(float(np.sqrt(np.mean(errors[window.observed] ** 2))), 1e-6)}

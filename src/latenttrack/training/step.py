@@ -100,7 +100,7 @@ def gradient_step(
     (loss, carry), gradient = jax.value_and_grad(loss_fn, has_aux=True)(
         learner.params, problem, *window_args, learner.updates, key
     )
-    finite = jnp.isfinite(optax.global_norm(gradient))
+    finite = jnp.isfinite(optax.tree.norm(gradient))
     gradient = jax.tree.map(lambda leaf: jnp.where(finite, leaf, 0.0), gradient)
     change, opt_state = problem.optimiser.update(gradient, learner.opt_state, learner.params)
     params = optax.apply_updates(learner.params, change)
