@@ -81,7 +81,8 @@ class Predictive(eqx.Module):
     def interval(self, level: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The central interval that holds `level` of the probability."""
         tail = jnp.asarray(0.5 * (1.0 - level), self.log_weights.dtype)
-        return self.quantile(tail), self.quantile(1.0 - tail)
+        lower, upper = jax.vmap(self.quantile)(jnp.stack([tail, 1.0 - tail]))
+        return lower, upper
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """One draw of y."""

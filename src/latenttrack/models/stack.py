@@ -1,5 +1,6 @@
 """Several seeds of one architecture as a single object: stacked parameters, everything else shared."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,9 @@ import jax
 from jaxtyping import Array, PyTree
 
 from latenttrack.models.base import AbstractTracker, partition
+
+# Drawing initial weights takes far longer to optimise than to run.
+_RUNS_ONCE = {"xla_backend_optimization_level": 0}
 
 
 class Stack(eqx.Module):
@@ -39,8 +43,25 @@ class Stack(eqx.Module):
 
 def build_stack(build: Callable[[Array], AbstractTracker], keys: Array) -> Stack:
     """One tracker for each key, drawn in one compiled program."""
-    trackers = eqx.filter_jit(eqx.filter_vmap(build))(keys)
-    params, rest = partition(trackers)
+    draw = jax.jit(jax.vmap(lambda key: eqx.filter(build(key), eqx.is_array)), compiler_options=_RUNS_ONCE)
+    return _assemble(build, keys, draw(keys))
+
+
+def stack_shape(build: Callable[[Array], AbstractTracker], count: int) -> Stack:
+    """The stack that `build_stack` would give, with shapes in place of arrays: nothing is computed."""
+    keys = jax.random.split(jax.random.key(0), count)
+    draw = jax.vmap(lambda key: eqx.filter(build(key), eqx.is_array))
+    shape: Callable[[Array], Stack] = functools.partial(
+        eqx.filter_eval_shape, lambda keys: _assemble(build, keys, draw(keys))
+    )
+    return shape(keys)
+
+
+def _assemble(build: Callable[[Array], AbstractTracker], keys: Array, arrays: PyTree[Array]) -> Stack:
+    """Join drawn arrays [count, ...] with the structure that all trackers share."""
+    shapes = eqx.filter_eval_shape(build, keys[0])
+    structure = jax.tree.map(lambda leaf: None if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, shapes)
+    params, rest = partition(eqx.combine(arrays, structure))
     # Constants do not depend on the key: the copies made by vmap are all alike.
     shared = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, rest)
     return Stack(params, shared, len(keys))

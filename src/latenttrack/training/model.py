@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ from latenttrack.models.layout import lay_out
 from latenttrack.models.leaves import fill_arrays, named_arrays
 from latenttrack.models.references import point_errors
 from latenttrack.models.registry import build, build_reference
-from latenttrack.models.stack import Stack, build_stack
+from latenttrack.models.stack import Stack, stack_shape
 from latenttrack.models.task import Task
 from latenttrack.store.tensors import read_tensors, write_tensors
 from latenttrack.training.defaults import default_training
@@ -73,9 +72,7 @@ def load(path: str | Path) -> Model:
         name, settings, seeds = header["model"], header["settings"], header["seeds"]
         task = Task.from_dict(header["task"])
         pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
-        shape = eqx.filter_eval_shape(
-            build_stack, _builder(name, task, settings), jax.random.split(jax.random.key(0), seeds)
-        )
+        shape = stack_shape(_builder(name, task, settings), seeds)
     except (KeyError, TypeError, AttributeError) as error:
         raise LatentTrackError(
             f"{path} describes a model that this version cannot build ({error}): "
