@@ -17,6 +17,7 @@ from latenttrack.evaluation.records import Records, summarise
 from latenttrack.models.registry import MODELS, REFERENCES
 from latenttrack.report.figures import save_figures
 from latenttrack.report.tables import score_table
+from latenttrack.store.atomic import make_folder
 
 # The weather stream is predicted as a correction to the last label; the synthetic ones have no memory in y.
 _FEATURES: dict[str, dict[str, Any]] = {
@@ -56,7 +57,7 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
     console.print(_introduction(stream, series, train, test), highlight=False)
 
     cache_compiled_programs()
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     records = []
     with bars(len(names)) as shown:
         for name in names:

@@ -13,6 +13,7 @@ from latenttrack.errors import LatentTrackError
 # Name -> (module:attribute, what `latenttrack --help` says). A module is imported only to run its command.
 COMMANDS = {
     "demo": ("latenttrack.cli.demo:demo", "Train every model on an embedded stream and compare them online."),
+    "data": ("latenttrack.cli.data:data", "Fetch a public dataset, or show what it holds."),
     "inspect": ("latenttrack.cli.inspect:inspect", "Show what a latenttrack file contains."),
 }
 

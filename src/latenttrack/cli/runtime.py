@@ -1,27 +1,12 @@
 """What commands that compute have in common: a cache of compiled programs, and progress on the terminal."""
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-
-def cache_directory() -> Path:
-    """Where this platform keeps an application's cache; `LATENTTRACK_CACHE` points elsewhere."""
-    chosen = os.environ.get("LATENTTRACK_CACHE")
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "latenttrack"
+from latenttrack.data.cache import cache_directory
 
 
 def cache_compiled_programs() -> None:

@@ -1,6 +1,5 @@
 """Several seeds of one architecture as a single object: stacked parameters, everything else shared."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -50,11 +49,8 @@ def build_stack(build: Callable[[Array], AbstractTracker], keys: Array) -> Stack
 def stack_shape(build: Callable[[Array], AbstractTracker], count: int) -> Stack:
     """The stack that `build_stack` would give, with shapes in place of arrays: nothing is computed."""
     keys = jax.random.split(jax.random.key(0), count)
-    draw = jax.vmap(lambda key: eqx.filter(build(key), eqx.is_array))
-    shape: Callable[[Array], Stack] = functools.partial(
-        eqx.filter_eval_shape, lambda keys: _assemble(build, keys, draw(keys))
-    )
-    return shape(keys)
+    draw: Callable[[Array], PyTree[Array]] = jax.vmap(lambda key: eqx.filter(build(key), eqx.is_array))
+    return eqx.filter_eval_shape(lambda keys: _assemble(build, keys, draw(keys)), keys)
 
 
 def _assemble(build: Callable[[Array], AbstractTracker], keys: Array, arrays: PyTree[Array]) -> Stack:

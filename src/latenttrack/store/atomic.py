@@ -62,6 +62,23 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | bytearray) -> None:
         file.write(data)
 
 
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder, and those above it, unless it is there.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        LatentTrackError: If it cannot be made.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LatentTrackError(
+            f"cannot make the folder {str(path)!r}: {error.strerror or error}; choose another place"
+        ) from error
+
+
 def _sync_directory(directory: Path) -> None:
     """Make a rename survive a power cut, where the system can sync a directory at all."""
     if os.name == "nt":
