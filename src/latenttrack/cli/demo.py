@@ -27,6 +27,8 @@ _FEATURES: dict[str, dict[str, Any]] = {
     },
     "faults": {"sentinels": (-9999.0,), "clip": 6.0},
 }
+# One of each kind: LatentTrack, a static network, the strongest reference.
+_IN_FIGURES = ("lt-unstructured", "deep-ensemble", "rls-t")
 _LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1, "train_K": 4}
 
 
@@ -66,7 +68,8 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
     if isinstance(loaded, Synthetic):
         truth = float(np.mean(loaded.truth_nll()[len(train) :]))
     console.print(score_table([summarise(r) for r in records], truth_nll=truth, references=REFERENCES))
-    for path in save_figures(records, out):
+    shown_models = [name for name in _IN_FIGURES if name in names]
+    for path in save_figures(records, out, shown_models or None):
         console.print(f"wrote {path}", highlight=False)
     console.print(f"{time.perf_counter() - begin:.0f} s in all", highlight=False)
 

@@ -10,7 +10,7 @@ import numpy as np
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.records import Records
 from latenttrack.report import canvas, curves
-from latenttrack.store.atomic import write_bytes
+from latenttrack.store.atomic import make_folder, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,12 +43,7 @@ def save_figures(
         "pit_histograms": pit_histograms(records),
         "uncertainty_split": uncertainty_split(records),
     }
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LatentTrackError(
-            f"cannot make the directory {str(directory)!r}: {error.strerror}; choose another place."
-        ) from error
+    make_folder(directory)
     paths = []
     for name, figure in figures.items():
         paths.append(directory / f"{name}.png")
