@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from latenttrack.errors import LatentTrackError
-from latenttrack.evaluation.records import summarise
+from latenttrack.evaluation.records import epistemic_share
 from latenttrack.report.curves import (
     check_records,
     choose,
-    epistemic_share,
     eventful_week,
     over_time,
     pit_density,
@@ -90,9 +89,10 @@ def test_pit_band_depends_on_labels_not_on_seeds(fake, clock, steps):
     )
 
 
-def test_share_is_that_of_the_table(fake, clock):
+def test_share_is_what_was_put_in(fake, clock):
     records = fake(**clock, seeds=3, epistemic=0.4)
-    assert epistemic_share(records) == pytest.approx(summarise(records).epistemic_share, rel=1e-5)
+    epistemic, aleatoric = (records.steps[name].mean() for name in ("epistemic", "aleatoric"))
+    assert epistemic_share(records) == pytest.approx(epistemic / (epistemic + aleatoric), rel=1e-5)
 
 
 def test_share_leaves_out_what_is_not_finite(fake, steps):

@@ -45,7 +45,7 @@ def test_files(all_models, tmp_path):
 
 def test_a_directory_that_cannot_be_made_is_named(all_models, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(LatentTrackError, match=r"cannot make the directory .*file.*choose another place"):
+    with pytest.raises(LatentTrackError, match=r"cannot make the folder .*file.*choose another place"):
         save_figures(all_models[:1], tmp_path / "file")
 
 

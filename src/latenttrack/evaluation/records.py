@@ -60,14 +60,22 @@ def summarise(records: Records) -> Summary:
     labelled = ~np.isnan(records.y)
     scored = {name: values[:, labelled] for name, values in records.steps.items()}
     inside = (scored["pit"] >= 0.05) & (scored["pit"] <= 0.95)
-    epistemic, aleatoric = scored["epistemic"].mean(), scored["aleatoric"].mean()
     return Summary(
         model=records.model,
         nll=float(scored["nll"].mean()),
         crps=float(scored["crps"].mean()),
         mse=float(scored["squared_error"].mean()),
         coverage_90=float(inside.mean()),
-        epistemic_share=float(epistemic / (epistemic + aleatoric)) if np.isfinite(aleatoric) else 0.0,
+        epistemic_share=epistemic_share(records),
         parameters=records.parameters,
         microseconds=records.microseconds,
     )
+
+
+def epistemic_share(records: Records) -> float:
+    """Mean epistemic variance as a share of the mean total, over all steps; NaN if nothing is finite."""
+    epistemic, aleatoric = (records.steps[name].astype(float) for name in ("epistemic", "aleatoric"))
+    finite = np.isfinite(epistemic) & np.isfinite(aleatoric)
+    part = epistemic[finite].sum()
+    whole = part + aleatoric[finite].sum()
+    return float(part / whole) if whole > 0 else float("nan")

@@ -164,15 +164,6 @@ def pit_density(records: Records, bins: int) -> tuple[np.ndarray, float]:
     return density, 1.96 * float(np.sqrt((bins - 1) / steps))
 
 
-def epistemic_share(records: Records) -> float:
-    """Mean epistemic variance as a share of the mean total, as in `Summary`; NaN if nothing is finite."""
-    epistemic, aleatoric = (records.steps[name].astype(float) for name in ("epistemic", "aleatoric"))
-    finite = np.isfinite(epistemic) & np.isfinite(aleatoric)
-    part = np.where(finite, epistemic, 0.0).sum(axis=1)
-    whole = part + np.where(finite, aleatoric, 0.0).sum(axis=1)
-    return float((part / whole).mean()) if (whole > 0).all() else float("nan")
-
-
 def split_unit(target: str) -> tuple[str, str]:
     """Take 'temperature (°C)' or 'temperature [°C]' apart.
 

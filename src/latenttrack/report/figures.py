@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latenttrack.errors import LatentTrackError
-from latenttrack.evaluation.records import Records
+from latenttrack.evaluation.records import Records, epistemic_share
 from latenttrack.report import canvas, curves
 from latenttrack.store.atomic import make_folder, write_bytes
 
@@ -233,7 +232,7 @@ def uncertainty_split(records: Sequence[Records], window: int = SMOOTHING) -> "F
 def _share_panel(axes: "Axes", records: Sequence[Records], colour: dict[str, str]) -> None:
     """One bar for each model, the first on top."""
     names = [entry.model for entry in records]
-    shares = 100 * np.array([curves.epistemic_share(entry) for entry in records])
+    shares = 100 * np.array([epistemic_share(entry) for entry in records])
     axes.barh(range(len(names)), np.nan_to_num(shares), color=[colour[name] for name in names], height=0.7)
     for i, share in enumerate(shares):
         text = "n/a" if np.isnan(share) else f"{share:.1f}"
