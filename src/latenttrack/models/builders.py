@@ -74,6 +74,7 @@ def latent_track(
         train_draws=Independent(train_K, noise),
         summary_dropout=eqx.nn.Dropout(summary_dropout),
         structured=structured,
+        delay=task.delay,
     )
 
 

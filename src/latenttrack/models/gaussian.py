@@ -1,5 +1,7 @@
 """Diagonal Gaussians over the latent z: sampling and KL, and the linear heads that give their parameters."""
 
+from typing import cast
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -38,5 +40,14 @@ class GaussianLayer(eqx.Module):
 
     def __call__(self, features: Float[Array, " in_size"]) -> DiagonalGaussian:
         """Features -> N(mean, diag sd^2) over z."""
-        mean, log_sd = jnp.split(self.linear(features), 2)
-        return DiagonalGaussian(mean, jnp.clip(log_sd, *LOG_SD_RANGE))
+        return _gaussian(self.linear(features))
+
+    def shared(self, h: Float[Array, " H"], own: Float[Array, "K rest"]) -> DiagonalGaussian:
+        """Features [h, own_k] for K rows: h, which they share, meets its part of the weights once."""
+        weight, bias, size = self.linear.weight, cast(Array, self.linear.bias), h.shape[0]
+        return _gaussian(own @ weight[:, size:].T + (weight[:, :size] @ h + bias))
+
+
+def _gaussian(raw: Float[Array, "*batch two_dz"]) -> DiagonalGaussian:
+    mean, log_sd = jnp.split(raw, 2, axis=-1)
+    return DiagonalGaussian(mean, jnp.clip(log_sd, *LOG_SD_RANGE))

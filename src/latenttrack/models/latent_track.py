@@ -46,6 +46,7 @@ class LatentTrack(AbstractTracker):
     train_draws: AbstractDraws  # for training
     summary_dropout: eqx.nn.Dropout
     structured: bool = eqx.field(static=True)
+    delay: int = eqx.field(static=True)
 
     def init(self) -> State:
         """h_0."""
@@ -65,7 +66,7 @@ class LatentTrack(AbstractTracker):
         e = jax.vmap(self.encode)(window.due_x, window.due_y)
         states = self.summariser.unroll(state, e, window.due_observed)
         keys = jax.random.split(key, window.y.shape[0])
-        terms = jax.vmap(self._terms)(states, window.x, window.y, keys)
+        terms = jax.vmap(self._terms)(states, self._after(states, window), window.x, window.y, keys)
         return terms, jax.tree.map(lambda leaf: leaf[-1], states)
 
     def encode(self, x: Float[Array, " F"], y: Float[Array, ""]) -> Float[Array, " E"]:
@@ -81,13 +82,21 @@ class LatentTrack(AbstractTracker):
 
     def transition(self, h: Float[Array, " H"], z: Float[Array, "K dz"]) -> DiagonalGaussian:
         """p(z_t | z_{t-1}, h_{t-1}) for K previous latents."""
-        return jax.vmap(lambda previous: self.prior(jnp.append(h, previous)))(z)
+        return self.prior.shared(h, z)
 
-    def _terms(self, state: State, x: Array, y: Array, key: PRNGKeyArray) -> Terms:
-        """Terms of one step; `state` is the belief from which the step is predicted."""
+    def _after(self, states: State, window: Window) -> State:
+        """The W beliefs from which the steps are predicted, each with its own pair folded in."""
+        if self.delay > 1:
+            return jax.vmap(self.update)(states, window.x, window.y)
+        # Without delay that is the belief of the next step: only the last one is still to be made.
+        last = self.update(jax.tree.map(lambda leaf: leaf[-1], states), window.x[-1], window.y[-1])
+        return jax.tree.map(lambda leaf, end: jnp.concatenate([leaf[1:], end[None]]), states, last)
+
+    def _terms(self, state: State, after: State, x: Array, y: Array, key: PRNGKeyArray) -> Terms:
+        """Terms of one step, predicted from `state`; `after` is that belief with its pair folded in."""
         k_prior, k_posterior, k_summary, k_hidden = jax.random.split(key, 4)
         h = self.summary_dropout(self.summariser.read(state), key=k_summary)
-        q = self.posterior(self.summariser.read(self.update(state, x, y)))
+        q = self.posterior(self.summariser.read(after))
         eps = self.train_draws(k_posterior)
 
         if self.structured:

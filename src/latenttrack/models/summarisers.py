@@ -46,13 +46,8 @@ class AbstractSummariser(eqx.Module, Generic[S]):
 
     def unroll(self, state: S, e: Float[Array, "W E"], observed: Bool[Array, " W"]) -> S:
         """The states after each of W steps (stacked); unobserved steps leave the state as it is."""
-
-        def body(state: S, inputs: tuple[Array, Array]) -> tuple[S, S]:
-            drive, seen = inputs
-            state = keep_if(seen, self.turn(state, drive), state)
-            return state, state
-
-        return jax.lax.scan(body, state, (jax.vmap(self.drive)(e), observed))[1]
+        states: S = _unroll((self, state, jax.vmap(self.drive)(e)), observed)
+        return states
 
 
 class GRU(AbstractSummariser[Array]):
@@ -206,6 +201,68 @@ class LRU(AbstractSummariser[Array]):
 def _complex_product(a: Float[Array, "*#s 2"], b: Float[Array, "*#s 2"]) -> Float[Array, "*#s 2"]:
     ar, ai, br, bi = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
     return jnp.stack([ar * br - ai * bi, ar * bi + ai * br], axis=-1)
+
+
+def _step(summariser: AbstractSummariser, state: S, drive: Array, seen: Array) -> S:
+    return keep_if(seen, summariser.turn(state, drive), state)
+
+
+def _scan(summariser: AbstractSummariser, state: S, drives: Array, seen: Array, lifts: S) -> S:
+    """The states after each step, each moved by its `lift`: a handle on the gradient that reaches it."""
+
+    def body(state: S, inputs: tuple[Array, Array, S]) -> tuple[S, S]:
+        drive, seen, lift = inputs
+        state = jax.tree.map(jnp.add, _step(summariser, state, drive, seen), lift)
+        return state, state
+
+    return jax.lax.scan(body, state, (drives, seen, lifts))[1]
+
+
+# Differentiated as it stands, a scan adds to the gradient of every recurrent weight at each of its steps.
+# Here the scan backwards carries the gradient of the state alone, and all steps' weight gradients follow at
+# once, in one product.
+@eqx.filter_custom_vjp
+def _unroll(moving: tuple[AbstractSummariser, S, Array], seen: Array) -> S:
+    summariser, state, drives = moving
+    return _scan(summariser, state, drives, seen, _no_lift(state, drives))
+
+
+@_unroll.def_fwd
+def _unroll_forward(perturbed, moving, seen):  # type: ignore[no-untyped-def]
+    del perturbed
+    summariser, state, drives = moving
+    states, pull = jax.vjp(
+        lambda state, lifts: _scan(summariser, state, drives, seen, lifts), state, _no_lift(state, drives)
+    )
+    before = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest[:-1]]), state, states)
+    return states, (pull, before)
+
+
+@_unroll.def_bwd
+def _unroll_backward(saved, gradient, perturbed, moving, seen):  # type: ignore[no-untyped-def]
+    del perturbed
+    (pull, before), (summariser, _, drives) = saved, moving
+    # A part of the state that nothing reads (an LSTM's cell) has no gradient: that is None here.
+    gradient = jax.tree.map(
+        lambda g, like: jnp.zeros_like(like) if g is None else g,
+        gradient,
+        before,
+        is_leaf=lambda g: g is None,
+    )
+    state_gradient, arriving = pull(gradient)
+    arrays, rest = eqx.partition(summariser, eqx.is_inexact_array)
+
+    def all_steps(arrays, drives):  # type: ignore[no-untyped-def]
+        joined = eqx.combine(arrays, rest)
+        return jax.vmap(lambda s, d, o: _step(joined, s, d, o))(before, drives, seen)
+
+    weight_gradient, drive_gradient = jax.vjp(all_steps, arrays, drives)[1](arriving)
+    return weight_gradient, state_gradient, drive_gradient
+
+
+def _no_lift(state: S, drives: Array) -> S:
+    steps = drives.shape[0]
+    return jax.tree.map(lambda leaf: jnp.zeros((steps, *leaf.shape), leaf.dtype), state)
 
 
 SUMMARISERS: dict[str, Callable[..., AbstractSummariser]] = {"gru": GRU, "lstm": LSTM, "lru": LRU}
