@@ -75,7 +75,9 @@ class Repeat(AbstractReference):
 
     def init(self) -> RepeatState:
         """No labels; 0 is the training mean."""
-        return RepeatState(jnp.full(self.delay + self.lag, jnp.nan), jnp.zeros(()), self.noise.init())
+        return RepeatState(
+            jnp.full(self.delay + self.lag, jnp.nan, jnp.float32), jnp.zeros(()), self.noise.init()
+        )
 
     def update(self, state: RepeatState, x: Float[Array, " F"], y: Float[Array, ""]) -> RepeatState:
         """File the label under its step, `delay` steps ago, and learn by how much repeating missed it."""

@@ -74,7 +74,7 @@ class MCDropout(AbstractStatic):
 
     def outputs(self, x: Float[Array, " F"], eps: Float[Array, "K noise"]) -> Float[Array, "K size"]:
         """A unit is kept where its normal draw lies below the (1 - rate) quantile."""
-        kept = (eps < ndtri(1.0 - self.rate)) / (1.0 - self.rate)
+        kept = jnp.where(eps < ndtri(1.0 - self.rate), 1.0 / (1.0 - self.rate), 0.0)
 
         def one(mask: Array) -> Array:
             hidden, start = x, 0
