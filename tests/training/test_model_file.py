@@ -33,7 +33,9 @@ def parts():
 @pytest.fixture(scope="module")
 def fitted(parts):
     train, _, pipeline = parts
-    return lt.fit("lt-unstructured", train, pipeline=pipeline, training=QUICK, settings=SMALL["lt-unstructured"])
+    return lt.fit(
+        "lt-unstructured", train, pipeline=pipeline, training=QUICK, settings=SMALL["lt-unstructured"]
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,0 +1,98 @@
+"""Models by name: what is refused, and how large they are."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.models.base import parameter_count, partition
+from latenttrack.models.registry import MODELS, REFERENCES, build
+from latenttrack.models.stack import build_stack, stack_shape
+from latenttrack.models.task import Task
+
+JENA = Task(tuple(f"x{i}" for i in range(13)))  # the paper's experiment has 13 inputs
+
+
+def _parameters(name, **settings):
+    """Trained numbers of one seed, from shapes alone."""
+    stack = stack_shape(lambda key: build(name, JENA, key, **settings), 1)
+    return sum(leaf.size for leaf in jax.tree.leaves(stack.params))
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("mc-dropout", 19_112), ("deep-ensemble", 19_100), ("bbb", 20_060)]
+)
+def test_static_models_have_exactly_the_papers_size(name, count):
+    assert _parameters(name) == count
+
+
+@pytest.mark.parametrize("name", ["lt-structured", "lt-unstructured", "vrnn", "dssm"])
+def test_stateful_models_have_about_the_papers_size(name):
+    """20k within 10 %, as in the paper's ledger."""
+    assert abs(_parameters(name) / 20_000 - 1) < 0.10
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_references_have_no_parameters(name):
+    assert parameter_count(build(name, JENA, jax.random.key(0))) == 0
+
+
+def test_fixed_draws_are_not_trained():
+    tracker = build("mc-dropout", Task(("a",)), jax.random.key(0), hidden=(3,), K=4)
+    params, rest = partition(tracker)
+    assert params.draws.points.value is None
+    assert rest.draws.points.value.shape[0] == 4
+    key = jax.random.key(0)
+    np.testing.assert_array_equal(eqx.combine(params, rest).draws(key), tracker.draws(key))
+
+
+def test_seeds_of_a_stack_are_the_trackers_of_their_keys(same_bits):
+    keys = jax.random.split(jax.random.key(3), 2)
+    make = lambda key: build("mc-dropout", Task(("a", "b")), key, hidden=(3,), K=4)  # noqa: E731
+    stack = build_stack(make, keys)
+    assert len(stack) == 2
+    for i in (0, 1, -1):
+        same_bits(eqx.filter(stack[i], eqx.is_array), eqx.filter(make(keys[i]), eqx.is_array))
+    with pytest.raises(IndexError):
+        stack[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: build("lt-structurd", JENA, jax.random.key(0)),
+            ["lt-structurd", "did you mean 'lt-structured'"],
+        ),
+        (lambda: build("dssm", JENA, jax.random.key(0), hiden_size=3), ["hiden_size", "hidden_size"]),
+        (lambda: build("last-label", JENA, jax.random.key(0), K=3), ["last-label", "'K'", "none"]),
+        (lambda: build("rls", JENA, jax.random.key(0), anchor="last-label"), ["rls", "anchor"]),
+        (lambda: build("dssm", JENA, jax.random.key(0), anchor="vrnn"), ["vrnn", "last-label"]),
+        (lambda: build("lt-structured", JENA, jax.random.key(0), structured=False), ["structured"]),
+    ],
+)
+def test_mistakes_are_named(call, words):
+    with pytest.raises(LatentTrackError) as caught:
+        call()
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("lt-structured", {"summariser": "gruu"}),
+        ("dssm", {"head": "gausian"}),
+        ("vrnn", {"activation": "tan"}),
+        ("bbb", {"draws": "halton"}),
+    ],
+)
+def test_unknown_choices_are_refused_by_name(name, settings):
+    """A choice that does not exist is the user's mistake, not a KeyError."""
+    with pytest.raises(LatentTrackError, match=next(iter(settings.values()))):
+        build(name, Task(("a",)), jax.random.key(0), **settings)
+
+
+def test_every_model_has_a_builder():
+    assert all(callable(builder) for builder in MODELS.values())
