@@ -141,6 +141,42 @@ def test_unroll_is_turn_after_turn(name):
     assert summariser.read(state).shape == (4,)
 
 
+@pytest.mark.parametrize("name", SUMMARISERS)
+def test_gradients_of_unroll_are_those_of_turn_after_turn(name):
+    """With respect to weights, start and inputs, over gaps; all read-outs count, or the last alone."""
+    summariser = SUMMARISERS[name](2, 3, key=jax.random.key(0))
+    e = _sequence(2, steps=7)
+    seen = np.array([True, True, False, True, False, True, True])
+    start = jax.tree.map(lambda leaf: leaf + 0.25, summariser.init())
+    weights = _sequence(3, steps=7, seed=1)
+
+    def turns(summariser, start, e):
+        states, state = [], start
+        for t in range(7):
+            state = summariser(state, e[t]) if seen[t] else state
+            states.append(state)
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+    def unroll(summariser, start, e):
+        return summariser.unroll(start, e, jnp.asarray(seen))
+
+    for counted in (weights, weights * (jnp.arange(7) == 6)[:, None]):
+        found, expected = (
+            eqx.filter_jit(eqx.filter_grad(_read_out))((summariser, start, e), run, counted)
+            for run in (unroll, turns)
+        )
+        leaves = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+        for left, right in leaves:
+            np.testing.assert_allclose(left, right, rtol=1e-4, atol=7 * 64 * EPS)
+        assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(expected[1:]))
+
+
+def _read_out(arguments, run, counted):
+    """A loss of the read-outs h_t of all states."""
+    summariser, states = arguments[0], run(*arguments)
+    return jnp.sum(counted * jax.vmap(summariser.read)(states))
+
+
 @pytest.mark.parametrize("count", [1, 2, 8, 100])
 def test_sobol_points_are_fixed_and_shaped(count):
     draws = Sobol(count, 3)

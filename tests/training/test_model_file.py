@@ -69,7 +69,7 @@ def test_anchor_scale_is_measured(fitted, parts):
         ({"model": "lt-quantum"}, "no model 'lt-quantum'"),
         ({"settings": {"hidden_size": 7}}, "does not fit"),
         ({"settings": {"hiden_size": 6}}, "did you mean 'hidden_size'"),
-        ({"settings": {"summariser": "transformer"}}, "cannot build"),
+        ({"settings": {"summariser": "transformer"}}, "no summariser 'transformer'"),
         ({"task": {}}, "cannot build"),
         ({"pipeline": {"stages": []}}, "pipeline is damaged"),
     ],

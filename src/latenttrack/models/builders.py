@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
+from latenttrack.models.choices import choose
 from latenttrack.models.draws import Independent, make_draws
 from latenttrack.models.dssm import DSSM
 from latenttrack.models.gaussian import GaussianLayer
@@ -49,13 +50,13 @@ def latent_track(
     train_K: int = 1,
 ) -> LatentTrack:
     """LatentTrack; `structured` chooses the Markov transition."""
-    act = ACTIVATIONS[activation]
+    act = choose("activation", activation, ACTIVATIONS)
     k_enc, k_sum, k_q, k_p, k_g = jax.random.split(key, 5)
-    emission = HEADS[head]()
+    emission = choose("head", head, HEADS)()
     noise = 2 * latent_size if structured else latent_size
     return LatentTrack(
         encoder=eqx.nn.MLP(task.size + 1, encoder_size, encoder_size, 1, act, act, key=k_enc),
-        summariser=SUMMARISERS[summariser](encoder_size, hidden_size, key=k_sum),
+        summariser=choose("summariser", summariser, SUMMARISERS)(encoder_size, hidden_size, key=k_sum),
         posterior=GaussianLayer(hidden_size, latent_size, log_sd=prior_log_sd, key=k_q),
         prior=GaussianLayer(
             hidden_size + latent_size * structured, latent_size, log_sd=prior_log_sd, key=k_p
@@ -95,13 +96,13 @@ def vrnn(
     train_K: int = 1,
 ) -> VRNN:
     """VRNN; the latent enters the recurrence."""
-    act = ACTIVATIONS[activation]
+    act = choose("activation", activation, ACTIVATIONS)
     k_x, k_z, k_sum, k_pf, k_p, k_qf, k_q, k_d = jax.random.split(key, 8)
-    emission = HEADS[head]()
+    emission = choose("head", head, HEADS)()
     return VRNN(
         phi_x=eqx.nn.Linear(task.size, input_size, key=k_x),
         phi_z=eqx.nn.Linear(latent_size, input_size, key=k_z),
-        summariser=SUMMARISERS[summariser](2 * input_size, hidden_size, key=k_sum),
+        summariser=choose("summariser", summariser, SUMMARISERS)(2 * input_size, hidden_size, key=k_sum),
         prior_features=_layer(hidden_size, features, act, k_pf),
         prior=GaussianLayer(features, latent_size, key=k_p),
         posterior_features=_layer(hidden_size + task.size + 1, features, act, k_qf),
@@ -132,12 +133,12 @@ def dssm(
     train_K: int = 1,
 ) -> DSSM:
     """DSSM; the decoder reads h_{t-1}."""
-    act = ACTIVATIONS[activation]
+    act = choose("activation", activation, ACTIVATIONS)
     k_e, k_sum, k_pf, k_p, k_qf, k_q, k_d = jax.random.split(key, 7)
-    emission = HEADS[head]()
+    emission = choose("head", head, HEADS)()
     return DSSM(
         encoder=_layer(task.size + 1, encoder_size, act, k_e),
-        summariser=SUMMARISERS[summariser](encoder_size, hidden_size, key=k_sum),
+        summariser=choose("summariser", summariser, SUMMARISERS)(encoder_size, hidden_size, key=k_sum),
         prior_features=_layer(hidden_size, features, act, k_pf),
         prior=GaussianLayer(features, latent_size, key=k_p),
         posterior_features=_layer(hidden_size + encoder_size, features, act, k_qf),
@@ -164,7 +165,7 @@ def mc_dropout(
     train_K: int = 1,
 ) -> MCDropout:
     """An MLP with dropout that stays on."""
-    emission = HEADS[head]()
+    emission = choose("head", head, HEADS)()
     units = sum(hidden)
     return MCDropout(
         layers=_stack((task.size, *hidden, emission.size), key),
@@ -172,7 +173,7 @@ def mc_dropout(
         draws=make_draws(draws, K, units),
         train_draws=Independent(train_K, units),
         rate=rate,
-        activation=ACTIVATIONS[activation],
+        activation=choose("activation", activation, ACTIVATIONS),
     )
 
 
@@ -189,7 +190,7 @@ def bayes_by_backprop(
     train_K: int = 1,
 ) -> BayesByBackprop:
     """A Gaussian over every weight of an MLP."""
-    emission = HEADS[head]()
+    emission = choose("head", head, HEADS)()
     sizes = (task.size, *hidden, emission.size)
     means = _stack(sizes, key)
     units = sum(sizes[1:])
@@ -200,7 +201,7 @@ def bayes_by_backprop(
         head=emission,
         draws=make_draws(draws, K, units),
         train_draws=Independent(train_K, units),
-        activation=ACTIVATIONS[activation],
+        activation=choose("activation", activation, ACTIVATIONS),
     )
 
 
@@ -214,10 +215,17 @@ def deep_ensemble(
     activation: str = "tanh",
 ) -> DeepEnsemble:
     """Independent MLPs; all hidden layers have the same width."""
-    emission = HEADS[head]()
+    emission = choose("head", head, HEADS)()
 
     def member(k: PRNGKeyArray) -> eqx.nn.MLP:
-        return eqx.nn.MLP(task.size, emission.size, hidden[0], len(hidden), ACTIVATIONS[activation], key=k)
+        return eqx.nn.MLP(
+            task.size,
+            emission.size,
+            hidden[0],
+            len(hidden),
+            choose("activation", activation, ACTIVATIONS),
+            key=k,
+        )
 
     return DeepEnsemble(
         members=eqx.filter_vmap(member)(jax.random.split(key, members)),

@@ -148,7 +148,7 @@ def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Floa
     """
     angle = jnp.abs(jnp.arctan(u / jnp.sqrt(df)))
     angle = jnp.minimum(angle, 6.5 / jnp.sqrt(df - 1.0))
-    log_cos = jnp.log(jnp.cos(angle[..., None] * _NODES))
+    log_cos = 0.5 * jnp.log1p(-(jnp.sin(angle[..., None] * _NODES) ** 2))  # log(cos) loses small angles
     integral = angle * jnp.sum(_WEIGHTS * jnp.exp((df - 1.0)[..., None] * log_cos), axis=-1)
     c = jnp.exp(_log_gamma_step(0.5 * df)) / math.sqrt(math.pi)
     return 0.5 + jnp.sign(u) * jnp.minimum(c * integral, 0.5)

@@ -6,6 +6,7 @@ carry less Monte-Carlo noise than as many independent draws, and no random numbe
 """
 
 import abc
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -16,6 +17,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from latenttrack.models.base import Constant
+from latenttrack.models.choices import choose
 
 
 class AbstractDraws(eqx.Module):
@@ -58,4 +60,7 @@ class Sobol(AbstractDraws):
 
 def make_draws(kind: str, count: int, dim: int) -> AbstractDraws:
     """`kind` is "sobol" or "independent"."""
-    return {"sobol": Sobol, "independent": Independent}[kind](count, dim)
+    return choose("kind of draws", kind, _KINDS)(count, dim)
+
+
+_KINDS: dict[str, Callable[[int, int], AbstractDraws]] = {"sobol": Sobol, "independent": Independent}

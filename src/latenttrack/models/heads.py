@@ -45,7 +45,7 @@ class StudentTHead(AbstractHead):
     raw_df: Float[Array, ""]
 
     def __init__(self, df: float = 6.0):
-        self.raw_df = jnp.log(jnp.expm1(jnp.asarray(df - 2.0)))
+        self.raw_df = jnp.log(jnp.expm1(jnp.float32(df - 2.0)))
 
     def __call__(self, raw: Float[Array, "K size"]) -> StudentT:
         """raw = [mean, log squared scale]; df = 2 + softplus(raw_df)."""

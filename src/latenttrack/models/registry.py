@@ -1,6 +1,5 @@
 """The models by name. To add one: a file in this room, a builder, a line here, a line in the test matrix."""
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.models import builders
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.base import AbstractTracker
+from latenttrack.models.choices import choose, suggest
 from latenttrack.models.references import AbstractReference
 from latenttrack.models.task import Task
 
@@ -56,13 +56,11 @@ def build(
         anchor_scale: standard deviation of that reference's residuals, in standardised labels.
         **settings: the builder's keyword arguments, where they differ from its defaults.
     """
-    builder = MODELS.get(name)
-    if builder is None:
-        raise LatentTrackError(f"there is no model {name!r}{_suggest(name, list(MODELS))}")
+    builder = choose("model", name, MODELS)
     known = [p for p in inspect.signature(builder).parameters if p not in ("task", "key", "structured")]
     for setting in settings:
         if setting not in known:
-            raise LatentTrackError(f"model {name!r} has no setting {setting!r}{_suggest(setting, known)}")
+            raise LatentTrackError(f"model {name!r} has no setting {setting!r}{suggest(setting, known)}")
     tracker = builder(task, key, **{k: _tuples(v) for k, v in settings.items()})
     if anchor is None:
         return tracker
@@ -76,12 +74,6 @@ def build_reference(name: str, task: Task) -> AbstractReference:
     if name not in REFERENCES:
         raise LatentTrackError(f"{name!r} cannot be an anchor; choose from {', '.join(REFERENCES)}")
     return cast(AbstractReference, build(name, task, jax.random.key(0)))
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    guess = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{guess} Choose from: {', '.join(known)}" if known else "; it has none"
 
 
 def _tuples(value: Any) -> Any:

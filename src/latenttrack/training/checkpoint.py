@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ def save_checkpoint(
     path: Path, tree: PyTree[Any], epoch: int, history: list[dict[str, Any]], mark: str
 ) -> None:
     """Write a pytree of arrays and the number of finished epochs."""
-    write_tensors(path, named_arrays(tree), {"epoch": epoch, "history": history, "fingerprint": mark}, _KIND)
+    header = {"epoch": epoch, "history": _swap(history, math.isfinite, None), "fingerprint": mark}
+    write_tensors(path, named_arrays(tree), header, _KIND)
 
 
 def load_checkpoint(
@@ -41,4 +44,12 @@ def load_checkpoint(
             f"checkpoint {path} belongs to another run (other data, model or settings): "
             "delete it, or give this run another checkpoint file"
         )
-    return fill_arrays(like, tensors, f"checkpoint {path}"), header["epoch"], header["history"]
+    history = _swap(header["history"], lambda value: value is not None, float("nan"))
+    return fill_arrays(like, tensors, f"checkpoint {path}"), header["epoch"], history
+
+
+def _swap(
+    history: list[dict[str, Any]], keep: Callable[[Any], bool], other: float | None
+) -> list[dict[str, Any]]:
+    """The history with the values that are not kept replaced: JSON has no NaN."""
+    return [{k: [v if keep(v) else other for v in row[k]] for k in row} for row in history]

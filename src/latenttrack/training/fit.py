@@ -1,10 +1,12 @@
 """`train`: every seed of a model from one compiled program, with progress, checkpoints and early stopping."""
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,7 +91,14 @@ def train(
     runs = jax.vmap(lambda p: _Run(new_learner(problem, p), no_best(p)))(start.params)
     wide = data.y.shape[0] >= _WIDE_ENOUGH
     loop = _Loop(problem, data, tail, together=not wide if together is None else together)
-    plan = {"training": training.to_dict(), "seeds": numbers, "params": str(jax.tree.structure(start.params))}
+    plan = {
+        "training": training.to_dict(),
+        "seeds": numbers,
+        "key": jax.random.key_data(key).tolist(),
+        "delay": series.delay,
+        # Without the addresses of functions, which are others in the next process.
+        "model": re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(start)),
+    }
     mark = fingerprint(series, plan)
     runs, history = _all_epochs(
         loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress
@@ -152,7 +161,9 @@ class _Loop:
         """One epoch of every seed, side by side or one after another; stopped seeds rest."""
         number, nothing = jnp.asarray(epoch), _Report(jnp.array(jnp.nan), jnp.array(jnp.nan))
         if self.together:
+            resting = runs.best.stopped
             runs, report = self.all(runs, keys, number, self.data)
+            report = _Report(*(jnp.where(resting, jnp.nan, value) for value in report))
         else:
             results = [
                 (run, nothing) if run.best.stopped else self.one(run, k, number, self.data)

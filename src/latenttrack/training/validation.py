@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from latenttrack.data.series import Series
 from latenttrack.models.base import Window
 from latenttrack.models.layout import hide_unknown, lay_out
+from latenttrack.models.use import in_use
 from latenttrack.training.step import Learner, Problem
 
 _CONTEXT = 512  # steps before the validation part on which the belief is built up
@@ -44,7 +44,7 @@ class Best(NamedTuple):
 
 def no_best(params: PyTree[Any]) -> Best:
     """Before the first epoch."""
-    return Best(params, jnp.array(jnp.inf), jnp.array(-1), jnp.array(False))
+    return Best(params, jnp.float32(jnp.inf), jnp.int32(-1), jnp.array(False))
 
 
 def validate(
@@ -54,7 +54,7 @@ def validate(
 
     The score is the model's own filter score: no dropout, prior-predictive mixture, labels when they are due.
     """
-    tracker = eqx.nn.inference_mode(problem.tracker(learner.average))
+    tracker = in_use(problem.tracker(learner.average))
     carry = problem.start(learner.average, tail.counts.shape[0])
     keys = jax.random.split(key, tail.counts.shape[0])
     terms, _ = jax.vmap(tracker.window_terms)(carry.states, tail.window, keys)
@@ -66,7 +66,7 @@ def validate(
     best = Best(
         kept,
         jnp.where(better, score, best.score),
-        jnp.where(better, epoch, best.epoch),
+        jnp.where(better, epoch.astype(jnp.int32), best.epoch),
         best.stopped | (~better & (epoch - best.epoch >= patience)),
     )
     return best, score
