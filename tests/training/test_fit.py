@@ -149,6 +149,7 @@ def _small_lt(series, **settings):
     return lambda key: build("lt-unstructured", Task.of(series), key, **(sizes | settings))
 
 
+@pytest.mark.slow
 def test_dropout_is_on_in_training_and_off_elsewhere(series, as_stack):
     """The same weights with and without dropout give the same forecasts and validation, but other training
     terms.

@@ -24,7 +24,7 @@ from latenttrack.training.validation import Best, Tail, no_best, validate, valid
 
 # From this many parallel sequences on, one update alone keeps the cores busy, and seeds one after another are
 # faster than side by side (benchmarks/seeds.py).
-_WIDE_ENOUGH = 8
+_WIDE_ENOUGH = 16
 
 
 class Progress(NamedTuple):
