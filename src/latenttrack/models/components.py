@@ -5,7 +5,6 @@ A `Predictive` mixes them. Every array here has shape [K] (K = 1 is a single dis
 
 import abc
 import math
-from typing import Self
 
 import equinox as eqx
 import jax
@@ -53,7 +52,7 @@ class AbstractComponents(eqx.Module):
         """One draw from each of the K distributions."""
 
     @abc.abstractmethod
-    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> Self:
+    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "AbstractComponents":
         """The distributions of `loc + scale * Y`, exactly (scale > 0)."""
 
 
