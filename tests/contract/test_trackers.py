@@ -41,7 +41,7 @@ TRACKERS = {
     "dssm": _of("dssm", encoder_size=4, **_RECURRENT),
     "mc-dropout": _of("mc-dropout", hidden=(5, 4), K=8),
     "bbb": _of("bbb", hidden=(5, 4), K=8),
-    "deep-ensemble": _of("deep-ensemble", hidden=(5, 5), members=3),
+    "deep-ensemble": _of("deep-ensemble", hidden=(5, 4), members=3),
     "last-label": _of("last-label"),
     "seasonal-naive": _of("seasonal-naive"),
     "climatology": _of("climatology"),

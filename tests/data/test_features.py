@@ -197,6 +197,7 @@ def test_sentinels_are_missing():
     x = stream().x
     x[7, 2] = -9999
     pipeline = Pipeline.fit(stream(x=x), sentinels=(-9999,), calendar={})
+    assert Pipeline.fit(stream(x=x), sentinels=-9999, calendar={}) == pipeline
     out = pipeline.transform(stream(x=x))
     assert out.x[7, 2] == 0
     assert out.x[7, out.names.index("c_missing")] == 1
@@ -244,6 +245,8 @@ def test_output_order():
     [
         ({"lags": {"aa": (1,)}}, r"no column 'aa' \(did you mean 'a'\?\)"),
         ({"lags": (0,)}, r"lags of 'a' are \[0\]"),
+        ({"lags": 3}, r"lags of 'a' are 3: .* as in \[3\]"),
+        ({"differences": {"b": 3}}, r"lags of 'b' are 3"),
         ({"calendar": {"dya": 1}}, r"no calendar cycle 'dya' \(did you mean 'day'"),
         ({"calendar": {"day": 0}}, "0 harmonics of 'day'"),
         ({"calendar": {"season": 1}}, "no calendar cycle 'season'"),

@@ -53,6 +53,9 @@ def test_keys_are_grouped_and_never_mixed():
 
 def test_sentinels_become_missing_before_anything_else():
     series = to_series(table(), target="temp", horizon=1, sentinels=(-9999,), features=["temp"])
+    single = to_series(table(), target="temp", horizon=1, sentinels=-9999, features="temp")
+    assert single.names == ("temp",)
+    np.testing.assert_array_equal(single.x, series.x)
     np.testing.assert_array_equal(series.x[:, 0], [10, 20, np.nan, 40, 50])
     np.testing.assert_array_equal(series.y, [20, np.nan, 40, 50, np.nan])
     infinite = table(temp=[1, 2, np.inf, 4, 5])
@@ -134,6 +137,7 @@ BAD = {
     "infinite": ({"temp": [1, 2, 3, -np.inf, 5]}, {}, "'temp' is infinite in row 4.*sentinel"),
     "infinite label": ({"load": [1, np.inf, 3, 4, 5]}, {}, "'load' is infinite in row 2.*sentinel"),
     "horizon": ({}, {"horizon": -1}, "horizon is -1"),
+    "half a horizon": ({}, {"horizon": 1.5}, "horizon is 1.5.*whole"),
     "delay": ({}, {"delay": 0}, "delay is 0"),
     "grid, no clock": ({"when": None}, {"grid": True}, "grid needs a time column"),
     "off grid": (
@@ -150,6 +154,15 @@ def test_bad_input_is_named(case):
     columns, arguments, message = BAD[case]
     with pytest.raises(LatentTrackError, match=message):
         to_series(table(**columns), **{"target": "load"} | arguments)
+
+
+def test_what_read_table_reads_can_be_given_directly():
+    columns = {"load": [1.0, 2.0, 3.0], "temp": [4.0, 5.0, 6.0]}
+    direct, read = (to_series(source, target="load") for source in (columns, read_table(columns)))
+    assert direct.names == read.names == ("temp",)
+    np.testing.assert_array_equal(direct.x, read.x)
+    with pytest.raises(LatentTrackError, match="no file nowhere"):
+        to_series("nowhere.csv", target="load")
 
 
 def test_duplicates_name_their_key():

@@ -49,8 +49,10 @@ BAD = {
     "odd time": ({"time": np.array(list("abcdef"))}, "time holds neither"),
     "text": ({"x": np.full((6, 2), "a")}, "x is not an array of numbers"),
     "delay": ({"delay": 0}, "delay is 0"),
+    "half a delay": ({"delay": 1.5}, "delay is 1.5.*whole number"),
     "scale": ({"y_scale": 0.0}, "y_scale is 0"),
     "period": ({"period": 0}, "period is 0"),
+    "half a period": ({"period": 2.5}, "period is 2.5.*whole number"),
     "key range": ({"key": np.array([0, 0, 0, 0, 0, 1])}, "from 0 to 1 and there are 1 keys"),
     "key order": ({"key": np.array([0, 0, 1, 1, 0, 0]), "keys": ("p", "q")}, "'p' do not stand together"),
 }
@@ -133,6 +135,8 @@ def test_require_learnable():
         require_learnable(make())
     with pytest.raises(LatentTrackError, match=r"'load' is constant \(always 3\)"):
         require_learnable(make(y=np.full(6, 3.0), target="load"), minimum=2)
+    with pytest.raises(LatentTrackError, match=r"\(always 7\)"):  # in the label's own units
+        require_learnable(make(y=np.zeros(6), y_loc=7.0, y_scale=2.0), minimum=2)
     with pytest.raises(LatentTrackError, match="all labels of 'load' are missing"):
         require_learnable(make(y=np.full(6, np.nan), target="load"), minimum=2)
 

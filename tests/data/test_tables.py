@@ -195,7 +195,11 @@ def test_broken_files_are_named(case, tmp_path):
         read_table(write(tmp_path / name, content))
 
 
-@pytest.mark.parametrize("content", [b"a,b\n1,2\n", gzip.compress(CSV.encode())[:-12], gzip.compress(b"")])
+@pytest.mark.parametrize(
+    "content",
+    [b"a,b\n1,2\n", gzip.compress(CSV.encode())[:-12], gzip.compress(b"")],
+    ids=["plain", "truncated", "empty"],  # bytes with the time of compression in them make no name
+)
 def test_broken_gzip(content, tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(content)
     with pytest.raises(LatentTrackError, match=r"t\.csv\.gz is (not a readable compressed file|empty)"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.records import FIELDS, Records, summarise
 
 
@@ -37,7 +38,7 @@ def _records(**changes):
 def test_summary_by_hand():
     """Scores over the six labelled steps, of which 4 lie inside the 90 % interval, its ends included.
 
-    The epistemic share is over all eight steps: 6 x 0.5 + 2 x 9 of that and 3 x 1 + 3 x 3 + 2 x 9.
+    The epistemic share is the mean over all eight steps: three of 1/3, three of 1/7, two of 1/2.
     """
     records = _records()
     assert set(records.steps) == set(FIELDS)
@@ -48,7 +49,7 @@ def test_summary_by_hand():
     assert summary.mse == pytest.approx(3.0)
     assert summary.crps == pytest.approx(0.4)
     assert summary.coverage_90 == pytest.approx(4 / 6)
-    assert summary.epistemic_share == pytest.approx(21 / (21 + 30))
+    assert summary.epistemic_share == pytest.approx((3 / 3 + 3 / 7 + 2 / 2) / 8)
     assert (summary.parameters, summary.microseconds) == (7, 3.5)
 
 
@@ -56,3 +57,8 @@ def test_one_bad_seed_is_not_hidden():
     records = _records()
     records.steps["nll"][1, 0] = np.inf
     assert summarise(records).nll == np.inf
+
+
+def test_without_any_label_there_is_nothing_to_summarise():
+    with pytest.raises(LatentTrackError, match="no step has a label of 'y'"):
+        summarise(_records(y=np.full(4, np.nan)))

@@ -111,13 +111,13 @@ def test_random_draws_follow_the_key_seed_and_step(make_series, as_stack):
 
 @pytest.mark.parametrize(
     "change",
-    [{"delay": 2}, {"names": ("a", "b", "c")}, {"keys": ("other",)}],
+    [{"delay": 2}, {"names": ("a", "b", "c")}, {"keys": ("other",)}, {"y_loc": 3.0}, {"y_scale": 2.0}],
     ids=lambda change: next(iter(change)),
 )
 def test_a_past_of_another_stream_is_refused(make_series, as_stack, change):
     series = make_series((20,))
     past, late = series.split(0.5)
-    with pytest.raises(LatentTrackError, match="past and series"):
+    with pytest.raises(LatentTrackError, match="prepare both with the same pipeline"):
         filter_series(as_stack(_tracker(series, "rls")), late, KEY, past=dataclasses.replace(past, **change))
 
 

@@ -12,6 +12,7 @@ from latenttrack.models.components import Gaussian
 from latenttrack.models.draws import Independent, Sobol, make_draws
 from latenttrack.models.hypernetwork import Hypernetwork
 from latenttrack.models.predictive import Predictive
+from latenttrack.models.stack import in_groups
 from latenttrack.models.summarisers import GRU, LRU, LSTM, SUMMARISERS
 
 EPS = float(np.finfo(np.float32).eps)
@@ -225,28 +226,22 @@ def test_independent_draws_follow_the_key():
     np.testing.assert_array_equal(draws(jax.random.key(0)), draws(jax.random.key(0)))
 
 
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_gradients_of_unroll_are_those_of_a_plain_scan(kind):
-    summariser = SUMMARISERS[kind](5, 7, key=jax.random.key(0))
-    state = jax.tree.map(lambda leaf: leaf + 0.1, summariser.init())
-    e = jax.random.normal(jax.random.key(1), (9, 5))
-    seen = jnp.arange(9) % 4 != 2
+def test_independent_coins_and_normals_follow_their_laws():
+    """Kolmogorov-Smirnov for the normals; for coins the mean within 5 standard errors."""
+    draws = Independent(201, 101)
+    normals = np.asarray(draws(jax.random.key(0)), float).ravel()
+    assert stats.kstest(normals, "norm").pvalue > 1e-3
+    for p in (0.1, 0.5, 0.9):
+        coins = np.asarray(draws.below(jax.random.key(1), p))
+        assert coins.shape == (201, 101)
+        assert abs(coins.mean() - p) < 5 * np.sqrt(p * (1 - p) / coins.size) + 2**-17
 
-    def plain(summariser, state, e):
-        def body(state, inputs):
-            row, observed = inputs
-            turned = summariser(state, row)
-            state = jax.tree.map(lambda new, old: jnp.where(observed, new, old), turned, state)
-            return state, state
 
-        return jax.lax.scan(body, state, (e, seen))[1]
-
-    def value(unroll, moving):
-        states = unroll(*moving)
-        return jnp.sum(jnp.sin(jax.vmap(summariser.read)(states)))
-
-    moving = (summariser, state, e)
-    expected = eqx.filter_grad(lambda m: value(plain, m))(moving)
-    got = eqx.filter_grad(lambda m: value(lambda s, h, e: s.unroll(h, e, seen), m))(moving)
-    for left, right in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
-        np.testing.assert_allclose(right, left, rtol=1e-4, atol=1e-6)  # float32, another order of summation
+def test_groups_of_seeds_give_the_same_as_all_at_once(monkeypatch):
+    """Whatever the number of cores, and if the seeds do not divide among them."""
+    tree = {"a": jnp.arange(10.0).reshape(5, 2), "key": jax.random.split(jax.random.key(0), 5)}
+    function = jax.jit(jax.vmap(lambda t: t["a"] * 2 + jax.random.uniform(t["key"], (2,))))
+    expected = function(tree)
+    for cores in (1, 2, 3, 5, 64, None):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        np.testing.assert_array_equal(in_groups(function, tree), expected)

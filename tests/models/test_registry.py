@@ -1,5 +1,7 @@
 """Models by name: what is refused, and how large they are."""
 
+import inspect
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import parameter_count, partition
+from latenttrack.models.checks import check_settings
 from latenttrack.models.registry import MODELS, REFERENCES, build
 from latenttrack.models.stack import build_stack, stack_shape
 from latenttrack.models.task import Task
@@ -94,5 +97,39 @@ def test_unknown_choices_are_refused_by_name(name, settings):
         build(name, Task(("a",)), jax.random.key(0), **settings)
 
 
-def test_every_model_has_a_builder():
-    assert all(callable(builder) for builder in MODELS.values())
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("lt-structured", {"hidden_size": 0}, "'hidden_size' is 0: give a whole number of at least 1"),
+        ("lt-unstructured", {"features": -2}, "'features' is -2"),
+        ("vrnn", {"latent_size": "8"}, "'latent_size' is '8'"),
+        ("dssm", {"K": 0}, "'K' is 0"),
+        ("dssm", {"train_K": 1.0}, "'train_K' is 1.0"),
+        ("lt-structured", {"predictor": 8}, "'predictor' is 8: give a tuple of layer widths"),
+        ("lt-structured", {"predictor": (8, 0)}, "'predictor'"),
+        ("lt-structured", {"skip": 1}, "'skip' is 1: give True or False"),
+        ("lt-structured", {"summary_dropout": 1.0}, "'summary_dropout' is 1.0: .* from 0 to below 1"),
+        ("lt-structured", {"prior_log_sd": float("nan")}, "'prior_log_sd' is nan"),
+        ("mc-dropout", {"rate": 1.5}, "'rate' is 1.5"),
+        ("mc-dropout", {"hidden": ()}, "'hidden' is ().* at least one"),
+        ("bbb", {"initial_sd": 0.0}, "'initial_sd' is 0.0: give a positive number"),
+        ("bbb", {"head": 3}, "'head' is 3: give a name"),
+        ("deep-ensemble", {"members": True}, "'members' is True"),
+        ("seasonal-naive", {"period": 0}, "'period' is 0: .* or None"),
+        ("rls", {"forgetting": 1.01}, "'forgetting' is 1.01"),
+        ("dssm", {"anchor": "last-label", "anchor_scale": 0.0}, "'anchor_scale' is 0.0"),
+        ("dssm", {"anchor": "rls", "anchor_settings": {"forgetting": 0}}, "rls setting 'forgetting' is 0"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_impossible_values_get_one_sentence(name, settings, says):
+    with pytest.raises(LatentTrackError, match=says.replace("()", r"\(\)")):
+        build(name, Task(("a",)), jax.random.key(0), **settings)
+
+
+def test_every_setting_has_a_rule():
+    """A builder's default is a value that the check of its settings accepts."""
+    for name, builder in MODELS.items():
+        parameters = inspect.signature(builder).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.name not in ("task", "key", "structured")}
+        check_settings(name, builder, defaults)

@@ -62,7 +62,7 @@ def test_mc_dropout_keeps_units_at_its_rate():
     """Units are dropped with probability `rate`, and those kept are scaled so that the mean is unchanged."""
     n, rate = 20_000, 0.3
     net = build("mc-dropout", TASK, jax.random.key(0), hidden=(4,), rate=rate, draws="independent", K=n)
-    out = np.asarray(eqx.filter_jit(net.outputs)(X, net.draws(jax.random.key(1))), float)
+    out = np.asarray(eqx.filter_jit(net.outputs)(X, net.noise(net.draws, jax.random.key(1))), float)
     (w1, b1), (w2, b2) = _numpy(net.layers)
     units = np.tanh(w1 @ np.asarray(X, float) + b1)
     expected = w2 @ units + b2
@@ -73,11 +73,11 @@ def test_mc_dropout_keeps_units_at_its_rate():
 
 
 def test_ensemble_forecast_is_its_members():
-    ensemble = build("deep-ensemble", TASK, jax.random.key(0), members=3, hidden=(5, 5))
+    ensemble = build("deep-ensemble", TASK, jax.random.key(0), members=3, hidden=(5, 4))
     predictive = ensemble.predict((), X, jax.random.key(0))
     for i in range(3):
-        member = jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, ensemble.members)
-        mean, log_variance = member(X)
+        first, second, last = jax.tree.map(lambda leaf, i=i: leaf[i], ensemble.members)
+        mean, log_variance = last(jnp.tanh(second(jnp.tanh(first(X)))))
         np.testing.assert_allclose(predictive.components.loc[i], mean, rtol=1e-5)
         np.testing.assert_allclose(predictive.components.scale[i], jnp.exp(0.5 * log_variance), rtol=1e-5)
     assert float(predictive.epistemic) > 0

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from made_up_bench import write_bench
 from scipy import stats
 
 from latenttrack.evaluation.records import Records
+from latenttrack.report.page import write_report
 
 MODELS = (
     "lt-structured", "lt-unstructured", "vrnn", "dssm", "mc-dropout", "bbb", "deep-ensemble",
@@ -90,3 +92,12 @@ def fake():
 def all_models(clock):
     """Twelve models, worse and worse."""
     return [fake_records(name, **clock, width=1 + 0.5 * i, seed=i) for i, name in enumerate(MODELS)]
+
+
+@pytest.fixture(scope="session")
+def bench_folder(tmp_path_factory):
+    """A bench of all models with its report, and the content of its `summary.json`; not to be changed."""
+    folder = tmp_path_factory.mktemp("bench")
+    summary = write_bench(folder, seeds=5, steps=700)
+    write_report(folder)
+    return folder, summary

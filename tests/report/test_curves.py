@@ -91,8 +91,8 @@ def test_pit_band_depends_on_labels_not_on_seeds(fake, clock, steps):
 
 def test_share_is_what_was_put_in(fake, clock):
     records = fake(**clock, seeds=3, epistemic=0.4)
-    epistemic, aleatoric = (records.steps[name].mean() for name in ("epistemic", "aleatoric"))
-    assert epistemic_share(records) == pytest.approx(epistemic / (epistemic + aleatoric), rel=1e-5)
+    epistemic, aleatoric = (records.steps[name].astype(float) for name in ("epistemic", "aleatoric"))
+    assert epistemic_share(records) == pytest.approx((epistemic / (epistemic + aleatoric)).mean(), rel=1e-5)
 
 
 def test_share_leaves_out_what_is_not_finite(fake, steps):

@@ -8,6 +8,7 @@ import sys
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from latenttrack.errors import LatentTrackError
@@ -76,12 +77,14 @@ def _other_labels(series):
     [
         lambda series: {"series": _other_labels(series)},
         lambda series: {"series": dataclasses.replace(series, delay=3)},
+        lambda series: {"series": dataclasses.replace(series, time=series.time**2)},
         lambda series: {"training": dataclasses.replace(RUN, epochs=1, learning_rate=0.01)},
+        lambda series: {"training": dataclasses.replace(RUN, epochs=1, optimiser=optax.sgd(0.05))},
         lambda series: {"key": jax.random.key(4)},
         lambda series: {"seeds": [1]},
         lambda series: {"seeds": 2},
     ],
-    ids=["labels", "delay", "settings", "key", "seed", "number-of-seeds"],
+    ids=["labels", "delay", "times", "settings", "optimiser", "key", "seed", "number-of-seeds"],
 )
 def test_a_checkpoint_of_another_run_is_refused(level, series, checkpoint, other):
     """Everything that decides the result of a run is part of its identity."""
@@ -89,6 +92,14 @@ def test_a_checkpoint_of_another_run_is_refused(level, series, checkpoint, other
     with pytest.raises(LatentTrackError, match="another run") as caught:
         train(level, checkpoint=checkpoint, **run)
     assert str(checkpoint) in str(caught.value)
+
+
+def test_optimisers_of_ones_own_are_told_apart(level, series, tmp_path):
+    run = lambda rate: dataclasses.replace(RUN, epochs=1, optimiser=optax.sgd(rate))  # noqa: E731
+    for _ in range(2):  # made anew, it is still the same run
+        train(level, series, run(0.05), KEY, checkpoint=tmp_path / "c")
+    with pytest.raises(LatentTrackError, match="another run"):
+        train(level, series, run(0.06), KEY, checkpoint=tmp_path / "c")
 
 
 def test_a_run_without_validation_can_be_resumed(level, series, same_bits, tmp_path):

@@ -12,7 +12,7 @@ from rich.table import Table as ShownTable
 
 from latenttrack.data.download import ReportBytes
 from latenttrack.data.jena import HOUR, MEASUREMENTS, SENTINEL, fetch_jena, load_jena
-from latenttrack.data.matching import unknown_name
+from latenttrack.data.matching import choose
 from latenttrack.data.tables import Table
 
 
@@ -50,7 +50,7 @@ def fetch(name: str, data_dir: Path | None) -> None:
 
     A dataset that is there already is only checked.
     """
-    dataset = _dataset(name)
+    dataset = choose("dataset", name, _DATASETS)
     console = Console(stderr=True)
     with Progress(
         TextColumn("[bold]{task.description}"),
@@ -71,7 +71,7 @@ def fetch(name: str, data_dir: Path | None) -> None:
 @_data_dir
 def show(name: str, data_dir: Path | None) -> None:
     """Show the rows, gaps and columns of the dataset NAME (jena)."""
-    dataset = _dataset(name)
+    dataset = choose("dataset", name, _DATASETS)
     table = dataset.load(data_dir)
     time = table.columns["time"]
     console = Console(highlight=False, markup=False)
@@ -80,12 +80,6 @@ def show(name: str, data_dir: Path | None) -> None:
     console.print(f"file: {table.source}", soft_wrap=True)
     console.print(_gaps(time, dataset.step))
     console.print(_columns(table, dataset.meanings))
-
-
-def _dataset(name: str) -> _Dataset:
-    if name not in _DATASETS:
-        raise unknown_name("dataset", name, _DATASETS)
-    return _DATASETS[name]
 
 
 def _gaps(time: np.ndarray, step: np.timedelta64) -> str:

@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 
 from latenttrack.cli.runtime import Bars, bars, cache_compiled_programs
-from latenttrack.data import Series, load_stream, prepare
-from latenttrack.data.synthetic import STREAMS, Synthetic
-from latenttrack.errors import LatentTrackError
+from latenttrack.data import Pipeline, Series, load_stream, prepare
+from latenttrack.data.matching import choose
+from latenttrack.data.synthetic import STREAMS
 from latenttrack.evaluation.records import Records, summarise
-from latenttrack.models.registry import MODELS, REFERENCES
+from latenttrack.report.canvas import new_figure
 from latenttrack.report.figures import save_figures
 from latenttrack.report.tables import score_table
 from latenttrack.store.atomic import make_folder
@@ -47,13 +47,15 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
     The newest 30 % of the stream is predicted step by step, each label revealed only when it is due. Prints
     one table, and writes figures and the LatentTrack model files to the output folder.
     """
+    # The models bring jax along: imported here, so that `latenttrack demo --help` is answered at once.
+    from latenttrack.models.registry import MODELS, REFERENCES
+
     begin = time.perf_counter()
-    names = list(MODELS) if models is None else [name.strip() for name in models.split(",")]
+    new_figure(1.0)  # refuses now, and not after minutes of training, if figures cannot be drawn
+    names = list(dict.fromkeys(MODELS if models is None else map(str.strip, models.split(","))))
     for name in names:
-        if name not in MODELS:
-            raise LatentTrackError(f"--models: there is no model {name!r}; choose from {', '.join(MODELS)}")
-    loaded = load_stream(stream)
-    series = loaded.series if isinstance(loaded, Synthetic) else loaded
+        choose("model", name, MODELS)
+    series = load_stream(stream)
     train, test, pipeline = prepare(series, **_FEATURES.get(stream, {}))
     console = Console()
     console.print(_introduction(stream, series, train, test), highlight=False)
@@ -65,8 +67,8 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
         for name in names:
             records.append(_one_model(name, stream, train, test, pipeline, epochs, out, shown))
     truth = None
-    if isinstance(loaded, Synthetic):
-        truth = float(np.mean(loaded.truth_nll()[len(train) :]))
+    if stream in STREAMS:
+        truth = float(np.mean(STREAMS[stream]().truth_nll()[len(train) :]))
     console.print(score_table([summarise(r) for r in records], truth_nll=truth, references=REFERENCES))
     shown_models = [name for name in _IN_FIGURES if name in names]
     for path in save_figures(records, out, shown_models or None):
@@ -79,15 +81,15 @@ def _one_model(
     stream: str,
     train: Series,
     test: Series,
-    pipeline: Any,
+    pipeline: Pipeline,
     epochs: int | None,
     out: Path,
     shown: Bars,
 ) -> Records:
     """Train, filter the test part, time a step."""
-    # jax is imported only now, so that a wrong option is answered at once.
     from latenttrack.evaluation.evaluate import evaluate
     from latenttrack.evaluation.timing import microseconds_per_step
+    from latenttrack.models.registry import REFERENCES
     from latenttrack.training.defaults import default_training
     from latenttrack.training.model import fit
 

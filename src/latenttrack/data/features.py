@@ -52,7 +52,7 @@ class Pipeline:
         cls,
         train: Series,
         *,
-        sentinels: Sequence[float] = (),
+        sentinels: float | Sequence[float] = (),
         missing: bool = True,
         lags: Sequence[int] | Mapping[str, Sequence[int]] = (),
         differences: Sequence[int] | Mapping[str, Sequence[int]] = (),
@@ -65,7 +65,7 @@ class Pipeline:
 
         Args:
             train: the training part.
-            sentinels: values that mean "missing" in any column.
+            sentinels: the value, or values, that mean "missing" in any column.
             missing: add a 0/1 column for each column with missing values in the training part.
             lags: steps back, for all columns, or for each column named.
             differences: the same, for the change since then instead of the value then.
@@ -82,8 +82,8 @@ class Pipeline:
         if clip is not None and not clip > 0:
             raise LatentTrackError(f"clip is {clip}: it must be a positive number of standard deviations.")
         pipeline = cls(train.names, train.has_clock, ())
-        if len(sentinels):
-            pipeline = pipeline._then(Sentinels(tuple(float(v) for v in sentinels)))
+        if np.size(sentinels):
+            pipeline = pipeline._then(Sentinels(tuple(float(v) for v in np.atleast_1d(sentinels))))
         if missing:
             pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
         flags = range(len(train.names), len(pipeline.names))
@@ -285,6 +285,10 @@ def _lag_pairs(
     for name, steps in by_name.items():
         if name not in names:
             raise unknown_name("column", name, names)
+        if isinstance(steps, int):
+            raise LatentTrackError(
+                f"lags of {name!r} are {steps}: give a list of steps back, as in [{steps}]."
+            )
         if any(step < 1 for step in steps):
             raise LatentTrackError(f"lags of {name!r} are {list(steps)}: each must be at least 1 step back.")
     return tuple((names.index(name), int(step)) for name, steps in by_name.items() for step in steps)

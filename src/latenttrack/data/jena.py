@@ -5,6 +5,7 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -143,6 +144,7 @@ def jena_series(
     horizon: int = 6,
     delay: int = 1,
     sentinels: Literal["keep", "missing"] = "keep",
+    features: Sequence[str] = tuple(MEASUREMENTS),
 ) -> Series:
     """Load the stream: predict the temperature some rows ahead from the nine measurements of now.
 
@@ -154,6 +156,7 @@ def jena_series(
         horizon: rows ahead, which are hours except across a gap.
         delay: steps until a label is known.
         sentinels: see `load_jena`.
+        features: the measurements that are inputs.
 
     Returns:
         x [70038, 9], y [70038] with the last `horizon` missing, period 24.
@@ -162,7 +165,7 @@ def jena_series(
         load_jena(data_dir, sentinels=sentinels),
         target="T",
         time="time",
-        features=tuple(MEASUREMENTS),
+        features=tuple(features),
         horizon=horizon,
         delay=delay,
         period=24,

@@ -1,9 +1,28 @@
-"""Names that a user mistyped, and what was probably meant."""
+"""Names that a user gives: what is meant, or one sentence that says what there is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
 
 from latenttrack.errors import LatentTrackError
+
+T = TypeVar("T")
+
+
+def choose(what: str, name: str, table: Mapping[str, T]) -> T:
+    """Look a name up.
+
+    Args:
+        what: the kind of thing that was asked for, for the message.
+        name: the name that was given.
+        table: everything of that kind by its name.
+
+    Returns:
+        The entry called `name`.
+    """
+    if name not in table:
+        raise unknown_name(what, name, table)
+    return table[name]
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> LatentTrackError:
@@ -17,8 +36,9 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> LatentTrackError
     Returns:
         An error that names the culprit, the closest matches if any, and all the known names.
     """
-    by_lower = {k.lower(): k for k in known}
-    close = [by_lower[m] for m in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    names = list(known)
+    by_lower = {k.lower(): k for k in names}
+    close = [by_lower[m] for m in get_close_matches(str(name).lower(), by_lower, n=3, cutoff=0.5)]
     hint = f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
-    names = ", ".join(map(repr, by_lower.values())) or "none at all"
-    return LatentTrackError(f"there is no {what} {name!r}{hint}: there is {names}.")
+    choice = f"choose from {', '.join(map(repr, names))}" if names else "there is none at all"
+    return LatentTrackError(f"there is no {what} {name!r}{hint}: {choice}.")

@@ -20,15 +20,15 @@ MOST_GRID_ROWS_PER_ROW = 100
 
 
 def to_series(
-    table: Table,
+    table: object,
     *,
     target: str,
     time: str | Literal[False] | None = None,
     key: str | None = None,
-    features: Sequence[str] | None = None,
+    features: str | Sequence[str] | None = None,
     horizon: int = 0,
     delay: int | None = None,
-    sentinels: Sequence[float] = (),
+    sentinels: float | Sequence[float] = (),
     grid: bool = False,
     period: int | None = None,
 ) -> Series:
@@ -38,16 +38,16 @@ def to_series(
     strictly increasing are an error.
 
     Args:
-        table: what `read_table` returned.
+        table: what `read_table` returned, or anything that it reads.
         target: the column to predict.
         time: the time column: dates and times, or numbers that count seconds since 1970. None takes the only
             column of dates and times if there is one; without it, or with False, rows are numbered by step.
         key: the column that says which stream a row belongs to; None for one stream.
-        features: the input columns; None takes all numeric ones, the target's own among them when
-            horizon > 0, since its present value is then known.
+        features: the input columns, or the only one; None takes all numeric ones, the target's own among
+            them when horizon > 0, since its present value is then known.
         horizon: h; the label of row t is the target in row t + h of the same key.
         delay: steps until a label is known; None takes max(h, 1).
-        sentinels: numbers that mean "missing", such as -9999, in any numeric column.
+        sentinels: the number, or numbers, that mean "missing", such as -9999, in any numeric column.
         grid: put each key on its regular time grid by inserting all-missing rows in gaps, so that
             h steps ahead means time and not rows.
         period: steps in the main season; None takes one day in steps (7 for daily data).
@@ -55,9 +55,10 @@ def to_series(
     Returns:
         The series, keys in order of first appearance.
     """
-    if horizon < 0:
-        raise LatentTrackError(f"horizon is {horizon}: it must be 0 or more steps.")
-    table = _mask_sentinels(table, sentinels)
+    if not isinstance(horizon, int | np.integer) or horizon < 0:
+        raise LatentTrackError(f"horizon is {horizon!r}: it must be 0 or more whole steps.")
+    features = [features] if isinstance(features, str) else features
+    table = _mask_sentinels(read_table(table), sentinels)
     _require_columns(table, [target, *([time] if time else []), *([key] if key else []), *(features or [])])
     clock = _choose_time(table, time, exclude=(target, key))
     rows = _group_rows(table, key, clock)
@@ -95,11 +96,14 @@ def _require_columns(table: Table, names: Sequence[str]) -> None:
             raise unknown_name("column", name, table.columns)
 
 
-def _mask_sentinels(table: Table, sentinels: Sequence[float]) -> Table:
+def _mask_sentinels(table: Table, sentinels: float | Sequence[float]) -> Table:
+    if not np.size(sentinels):
+        return table
+
     def mask(column: np.ndarray) -> np.ndarray:
         return np.where(np.isin(column, sentinels), np.nan, column) if column.dtype.kind == "f" else column
 
-    return Table({n: mask(c) for n, c in table.columns.items()}, table.source) if len(sentinels) else table
+    return Table({name: mask(column) for name, column in table.columns.items()}, table.source)
 
 
 def _choose_time(

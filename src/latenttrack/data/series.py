@@ -93,6 +93,10 @@ class Series:
         repeated = next((n for i, n in enumerate(self.names) if n in self.names[:i]), None)
         if repeated is not None:
             raise LatentTrackError(f"the feature name {repeated!r} occurs twice: rename one of the columns.")
+        for name in ("delay", "period"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int | np.integer):
+                raise LatentTrackError(f"{name} is {value!r}: it must be a whole number of steps.")
         if self.delay < 1:
             raise LatentTrackError(
                 f"delay is {self.delay}: it must be at least 1, which means that the label "
@@ -179,8 +183,9 @@ def require_learnable(series: Series, minimum: int = 64) -> None:
             f"at least {minimum} are needed, so give more rows."
         )
     if labels.min() == labels.max():
+        value = series.y_loc + series.y_scale * labels[0]
         raise LatentTrackError(
-            f"the target {series.target!r} is constant (always {labels[0]:g}) in the training part: "
+            f"the target {series.target!r} is constant (always {value:g}) in the training part: "
             "there is nothing to learn, so choose another target or more rows."
         )
 

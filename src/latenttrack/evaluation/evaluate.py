@@ -24,6 +24,11 @@ def evaluate(model: Model, series: Series, *, past: Series | None = None, seed: 
             f"the series has features {', '.join(series.names)}, but {model.name} was fitted on "
             f"{', '.join(model.task.names)}: prepare it with the model's own pipeline"
         )
+    if series.delay != model.task.delay:
+        raise LatentTrackError(
+            f"the series has a label delay of {series.delay}, but {model.name} was fitted with "
+            f"{model.task.delay}: give the same delay, or fit again"
+        )
     scores = filter_series(model.stack, series, jax.random.key(seed), past=past, record=score)
     return Records(
         model=model.name,

@@ -1,8 +1,10 @@
 """Records: what a model said at every step, beside what happened. Plain numpy: reports need no jax."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from latenttrack.errors import LatentTrackError
 
 FIELDS = (
     "mean", "aleatoric", "epistemic", "lower", "upper", "nll", "squared_error", "crps", "pit"
@@ -58,6 +60,8 @@ class Summary:
 def summarise(records: Records) -> Summary:
     """Collapse the records of one model to a row."""
     labelled = ~np.isnan(records.y)
+    if not labelled.any():
+        raise LatentTrackError(f"no step has a label of {records.target!r}: evaluate on a series with labels")
     scored = {name: values[:, labelled] for name, values in records.steps.items()}
     inside = (scored["pit"] >= 0.05) & (scored["pit"] <= 0.95)
     return Summary(
@@ -73,9 +77,16 @@ def summarise(records: Records) -> Summary:
 
 
 def epistemic_share(records: Records) -> float:
-    """Mean epistemic variance as a share of the mean total, over all steps; NaN if nothing is finite."""
+    """Epistemic variance as a share of the total, mean over steps and seeds; NaN if nothing is finite.
+
+    A mean of shares, not a share of means: one wild step cannot decide it.
+    """
     epistemic, aleatoric = (records.steps[name].astype(float) for name in ("epistemic", "aleatoric"))
-    finite = np.isfinite(epistemic) & np.isfinite(aleatoric)
-    part = epistemic[finite].sum()
-    whole = part + aleatoric[finite].sum()
-    return float(part / whole) if whole > 0 else float("nan")
+    total = epistemic + aleatoric
+    known = np.isfinite(total) & (total > 0)
+    return float(np.mean(epistemic[known] / total[known])) if known.any() else float("nan")
+
+
+def one_seed(records: Records, seed: int) -> Records:
+    """The records of one seed alone: arrays [1, N]."""
+    return replace(records, steps={name: values[seed : seed + 1] for name, values in records.steps.items()})

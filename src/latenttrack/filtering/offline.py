@@ -12,14 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import AbstractTracker, State, Window, observe, step
 from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
-from latenttrack.models.stack import Stack
+from latenttrack.models.stack import Stack, in_groups
 
 # (forecast in original units, label in original units) -> a pytree of scalars to keep
 Recorder = Callable[[Predictive, Float[Array, ""]], PyTree[Any]]
@@ -71,7 +71,12 @@ def filter_series(
     head = Window(*(leaf[:, :begin] for leaf in window))
     rest = Window(*(leaf[:, begin:] for leaf in window))
     units = (jnp.float32(series.y_loc), jnp.float32(series.y_scale))
-    records = _run(stack, head, rest, units, key, record)
+    numbers = jnp.arange(len(stack))
+
+    def run(group: tuple[PyTree[Array], Array]) -> PyTree[Array]:
+        return _run(stack.rest, *group, head, rest, units, key, record)
+
+    records = in_groups(run, (stack.params, numbers))
 
     # [S, B, T] -> [S, rows]: the rows of each stream stand in order, and streams one after another.
     chosen = new[:, begin:]
@@ -80,10 +85,17 @@ def filter_series(
 
 @eqx.filter_jit
 def _run(
-    stack: Stack, head: Window, rest: Window, units: tuple[Array, Array], key: PRNGKeyArray, record: Recorder
+    fixed: PyTree[Any],
+    params: PyTree[Array],
+    seeds: Int[Array, " S"],
+    head: Window,
+    rest: Window,
+    units: tuple[Array, Array],
+    key: PRNGKeyArray,
+    record: Recorder,
 ) -> PyTree[Array]:
-    """All seeds x all streams: warm up on `head`, filter `rest`; leaves [S, B, T]."""
-    params, steps = stack.params, jnp.arange(rest.y.shape[1])
+    """Some seeds x all streams: warm up on `head`, filter `rest`; leaves [S, B, T]."""
+    steps = jnp.arange(rest.y.shape[1])
 
     def one_stream(tracker: AbstractTracker, head: Window, rest: Window, key: PRNGKeyArray) -> PyTree[Array]:
         state = warm_up(tracker, tracker.init(), head)
@@ -97,11 +109,11 @@ def _run(
         return jax.lax.scan(body, state, (rest, steps))[1]
 
     def one_seed(params: PyTree[Array], seed: Array) -> PyTree[Array]:
-        tracker = eqx.combine(params, stack.rest)
+        tracker = eqx.combine(params, fixed)
         keys = jax.random.split(jax.random.fold_in(key, seed), rest.y.shape[0])
         return jax.vmap(lambda h, r, k: one_stream(tracker, h, r, k))(head, rest, keys)
 
-    return jax.vmap(one_seed)(params, jnp.arange(len(stack)))
+    return jax.vmap(one_seed)(params, seeds)
 
 
 def warm_up(tracker: AbstractTracker, state: State, window: Window) -> State:
@@ -127,6 +139,11 @@ def _append(past: Series, series: Series) -> Series:
     if past.names != series.names or past.delay != series.delay or past.keys != series.keys:
         raise LatentTrackError(
             "past and series differ in features, delay or keys: prepare both with the same pipeline"
+        )
+    if (past.y_loc, past.y_scale) != (series.y_loc, series.y_scale):
+        raise LatentTrackError(
+            f"the labels of past are standardised by ({past.y_loc:g}, {past.y_scale:g}) and those of series "
+            f"by ({series.y_loc:g}, {series.y_scale:g}): prepare both with the same pipeline"
         )
     order = np.argsort(np.concatenate([past.key, series.key]), kind="stable")
 

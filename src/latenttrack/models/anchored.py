@@ -11,7 +11,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window, keep_if
 from latenttrack.models.predictive import Predictive
@@ -19,15 +19,27 @@ from latenttrack.models.references import AbstractReference
 
 
 class AnchoredState(NamedTuple):
-    """Beliefs of the reference and of the inner tracker; the anchors of the last D steps, oldest first."""
+    """Beliefs of the reference and of the inner tracker; the anchors of the last D steps, oldest first.
+
+    An anchor is NaN where the reference had not seen a label yet (`started` False): it then forecasts the
+    training mean, 0, and what is missing from that is no residual.
+    """
 
     reference: State
     inner: State
     anchors: Float[Array, " D"]
+    started: Bool[Array, ""]
+
+
+_Anchors = tuple[State, Array, Array]  # of that state: reference, anchors, started
 
 
 class Anchored(AbstractTracker):
-    """`inner` tracks the residuals of `reference`, divided by `scale`."""
+    """`inner` tracks the residuals of `reference`, divided by `scale`.
+
+    Only labels of steps that had an anchor reach `inner`. Where a stream begins, or a piece that training
+    cuts out of it, the first D labels teach the reference alone.
+    """
 
     reference: AbstractReference
     inner: AbstractTracker
@@ -36,45 +48,56 @@ class Anchored(AbstractTracker):
 
     def init(self) -> AnchoredState:
         """Both beliefs before any data."""
-        return AnchoredState(self.reference.init(), self.inner.init(), jnp.zeros(self.delay))
+        nothing = jnp.full(self.delay, jnp.nan, jnp.float32)
+        return AnchoredState(self.reference.init(), self.inner.init(), nothing, jnp.array(False))
 
     def update(self, state: AnchoredState, x: Float[Array, " F"], y: Float[Array, ""]) -> AnchoredState:
         """The reference learns from y, the inner tracker from the residual of that step."""
-        residual = (y - state.anchors[0]) / self.scale
+        anchor = state.anchors[0]
+        residual = (y - jnp.nan_to_num(anchor)) / self.scale
         return AnchoredState(
             self.reference.update(state.reference, x, y),
-            self.inner.update(state.inner, x, residual),
+            keep_if(~jnp.isnan(anchor), self.inner.update(state.inner, x, residual), state.inner),
             state.anchors,
+            jnp.array(True),
         )
 
     def advance(self, state: AnchoredState, x: Float[Array, " F"]) -> AnchoredState:
         """The new step's anchor joins the ring."""
         reference = self.reference.advance(state.reference, x)
-        anchor = self.reference.locate(reference, x)
+        anchor = jnp.where(state.started, self.reference.locate(reference, x), jnp.nan)
         return AnchoredState(
-            reference, self.inner.advance(state.inner, x), jnp.append(state.anchors[1:], anchor)
+            reference,
+            self.inner.advance(state.inner, x),
+            jnp.append(state.anchors[1:], anchor),
+            state.started,
         )
 
     def predict(self, state: AnchoredState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The inner forecast, moved to the anchor and scaled."""
-        return self.inner.predict(state.inner, x, key).affine(state.anchors[-1], jnp.asarray(self.scale))
+        anchor = jnp.nan_to_num(state.anchors[-1])
+        return self.inner.predict(state.inner, x, key).affine(anchor, jnp.asarray(self.scale))
 
     def window_terms(
         self, state: AnchoredState, window: Window, key: PRNGKeyArray
     ) -> tuple[Terms, AnchoredState]:
         """The reference runs over the window first; its residuals are the inner tracker's labels."""
 
-        def body(carry: tuple[State, Array], row: Window) -> tuple[tuple[State, Array], tuple[Array, Array]]:
-            reference, anchors = carry
+        def body(carry: _Anchors, row: Window) -> tuple[_Anchors, tuple[Array, Array]]:
+            reference, anchors, started = carry
             due = anchors[0]
             updated = self.reference.update(reference, row.due_x, row.due_y)
             reference = self.reference.advance(keep_if(row.due_observed, updated, reference), row.x)
-            anchor = self.reference.locate(reference, row.x)
-            return (reference, jnp.append(anchors[1:], anchor)), (anchor, due)
+            started = started | row.due_observed
+            anchor = jnp.where(started, self.reference.locate(reference, row.x), jnp.nan)
+            return (reference, jnp.append(anchors[1:], anchor), started), (anchor, due)
 
-        (reference, anchors), (anchor, due) = jax.lax.scan(body, (state.reference, state.anchors), window)
+        carry = (state.reference, state.anchors, state.started)
+        (reference, anchors, started), (anchor, due) = jax.lax.scan(body, carry, window)
         residual = window._replace(
-            y=(window.y - anchor) / self.scale, due_y=(window.due_y - due) / self.scale
+            y=(window.y - jnp.nan_to_num(anchor)) / self.scale,
+            due_y=(window.due_y - jnp.nan_to_num(due)) / self.scale,
+            due_observed=window.due_observed & ~jnp.isnan(due),
         )
         terms, inner = self.inner.window_terms(state.inner, residual, key)
         # Densities are per unit of y: a residual unit is `scale` of them.
@@ -82,4 +105,4 @@ class Anchored(AbstractTracker):
             log_likelihood=terms.log_likelihood - math.log(self.scale),
             log_predictive=terms.log_predictive - math.log(self.scale),
         )
-        return terms, AnchoredState(reference, inner, anchors)
+        return terms, AnchoredState(reference, inner, anchors, started)

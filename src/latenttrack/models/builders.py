@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from latenttrack.models.choices import choose
+from latenttrack.data.matching import choose
 from latenttrack.models.draws import Independent, make_draws
 from latenttrack.models.dssm import DSSM
 from latenttrack.models.gaussian import GaussianLayer
@@ -214,24 +214,15 @@ def deep_ensemble(
     head: str = "gaussian",
     activation: str = "tanh",
 ) -> DeepEnsemble:
-    """Independent MLPs; all hidden layers have the same width."""
+    """Independent MLPs."""
     emission = choose("head", head, HEADS)()
-
-    def member(k: PRNGKeyArray) -> eqx.nn.MLP:
-        return eqx.nn.MLP(
-            task.size,
-            emission.size,
-            hidden[0],
-            len(hidden),
-            choose("activation", activation, ACTIVATIONS),
-            key=k,
-        )
-
+    sizes = (task.size, *hidden, emission.size)
     return DeepEnsemble(
-        members=eqx.filter_vmap(member)(jax.random.split(key, members)),
+        members=eqx.filter_vmap(lambda k: _stack(sizes, k))(jax.random.split(key, members)),
         head=emission,
         draws=Independent(members, 0),
         train_draws=Independent(members, 0),
+        activation=choose("activation", activation, ACTIVATIONS),
     )
 
 

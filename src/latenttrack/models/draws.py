@@ -12,12 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax.extend.random import threefry_2x32
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from latenttrack.data.matching import choose
 from latenttrack.models.base import Constant
-from latenttrack.models.choices import choose
 
 
 class AbstractDraws(eqx.Module):
@@ -27,6 +28,10 @@ class AbstractDraws(eqx.Module):
     def __call__(self, key: PRNGKeyArray) -> Float[Array, "K dim"]:
         """The K points for one step."""
 
+    @abc.abstractmethod
+    def below(self, key: PRNGKeyArray, p: float) -> Bool[Array, "K dim"]:
+        """Which coordinates lie below the p quantile of N(0, 1): coins that show heads with probability p."""
+
 
 class Independent(AbstractDraws):
     """K fresh independent draws at every step."""
@@ -35,8 +40,27 @@ class Independent(AbstractDraws):
     dim: int = eqx.field(static=True)
 
     def __call__(self, key: PRNGKeyArray) -> Float[Array, "K dim"]:
-        """N(0, I) draws from `key`."""
-        return jax.random.normal(key, (self.count, self.dim))
+        """N(0, I) draws from `key`: sqrt(2) erf^-1(u), u uniform in (-1, 1) from 23 random bits."""
+        bits = _random_words(key, self.count * self.dim)
+        one_to_two = jax.lax.bitcast_convert_type((bits >> 9) | jnp.uint32(0x3F800000), jnp.float32)
+        u = jnp.maximum(2.0 * one_to_two - 3.0, np.nextafter(np.float32(-1.0), np.float32(0.0)))
+        return (np.float32(np.sqrt(2.0)) * jax.lax.erf_inv(u)).reshape(self.count, self.dim)
+
+    def below(self, key: PRNGKeyArray, p: float) -> Bool[Array, "K dim"]:
+        """Sixteen random bits decide each coin: p is met to 2^-17."""
+        count = self.count * self.dim
+        bits = _random_words(key, -(-count // 2))
+        halves = jnp.concatenate([bits & jnp.uint32(0xFFFF), bits >> 16])[:count]
+        return (halves < jnp.uint32(round(p * 2**16))).reshape(self.count, self.dim)
+
+
+def _random_words(key: PRNGKeyArray, count: int) -> UInt32[Array, " count"]:
+    """Uniform 32-bit words: the generator behind `jax.random` by itself, which gives two words a call.
+
+    `jax.random.bits` throws one of the two away, so that arrays may be split between devices. Random words
+    are what plain Monte Carlo spends most of its time on.
+    """
+    return threefry_2x32(jax.random.key_data(key), jnp.arange(count, dtype=jnp.uint32))
 
 
 class Sobol(AbstractDraws):
@@ -56,6 +80,10 @@ class Sobol(AbstractDraws):
         """The same points whatever the key."""
         del key
         return self.points.value
+
+    def below(self, key: PRNGKeyArray, p: float) -> Bool[Array, "K dim"]:
+        """The points, compared with the quantile."""
+        return self(key) < float(ndtri(p))
 
 
 def make_draws(kind: str, count: int, dim: int) -> AbstractDraws:

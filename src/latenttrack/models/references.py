@@ -123,7 +123,7 @@ class RLS(AbstractReference):
 
     noise: AbstractNoise
     columns: tuple[int, ...] = eqx.field(static=True)
-    forgetting: float = eqx.field(static=True, default=0.9999)
+    forgetting: float | Float[Array, ""] = 0.9999  # a leaf, so that several can be tried at once
     prior_sd: float = eqx.field(static=True, default=1.0)
     cap: float = eqx.field(static=True, default=1e3)
 

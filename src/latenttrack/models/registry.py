@@ -1,18 +1,18 @@
 """The models by name. To add one: a file in this room, a builder, a line here, a line in the test matrix."""
 
 import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
 from jaxtyping import PRNGKeyArray
 
+from latenttrack.data.matching import choose, unknown_name
 from latenttrack.errors import LatentTrackError
 from latenttrack.models import builders
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.base import AbstractTracker
-from latenttrack.models.choices import choose, suggest
+from latenttrack.models.checks import check_scale, check_settings
 from latenttrack.models.references import AbstractReference
 from latenttrack.models.task import Task
 
@@ -33,6 +33,21 @@ MODELS: dict[str, Builder] = {
     "rls-t": builders.rls_t,
 }
 
+SUMMARIES = {
+    "lt-structured": "LatentTrack, Markov latent",
+    "lt-unstructured": "LatentTrack, free latent",
+    "vrnn": "recurrent latent network",
+    "dssm": "deep state-space model",
+    "mc-dropout": "dropout stays on",
+    "bbb": "Gaussian over every weight",
+    "deep-ensemble": "ten networks",
+    "last-label": "repeats the last label",
+    "seasonal-naive": "repeats a season ago",
+    "climatology": "least squares on the clock",
+    "rls": "online least squares, normal",
+    "rls-t": "online least squares, t",
+}
+
 REFERENCES = ("last-label", "seasonal-naive", "climatology", "rls", "rls-t")
 STATIC = ("mc-dropout", "bbb", "deep-ensemble")
 
@@ -44,6 +59,7 @@ def build(
     *,
     anchor: str | None = None,
     anchor_scale: float = 1.0,
+    anchor_settings: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AbstractTracker:
     """The tracker called `name` for a task, with freshly drawn weights.
@@ -54,26 +70,27 @@ def build(
         key: draws the initial weights.
         anchor: a reference whose point forecast the model corrects, or None.
         anchor_scale: standard deviation of that reference's residuals, in standardised labels.
+        anchor_settings: the reference's own settings.
         **settings: the builder's keyword arguments, where they differ from its defaults.
     """
     builder = choose("model", name, MODELS)
-    known = [p for p in inspect.signature(builder).parameters if p not in ("task", "key", "structured")]
-    for setting in settings:
-        if setting not in known:
-            raise LatentTrackError(f"model {name!r} has no setting {setting!r}{suggest(setting, known)}")
-    tracker = builder(task, key, **{k: _tuples(v) for k, v in settings.items()})
+    settings = {setting: _tuples(value) for setting, value in settings.items()}
+    check_settings(name, builder, settings)
+    tracker = builder(task, key, **settings)
     if anchor is None:
         return tracker
     if name in REFERENCES:
         raise LatentTrackError(f"{name!r} is a reference itself and takes no anchor: leave it out")
-    return Anchored(build_reference(anchor, task), tracker, anchor_scale, task.delay)
+    check_scale(name, anchor_scale)
+    reference = build_reference(anchor, task, **(anchor_settings or {}))
+    return Anchored(reference, tracker, anchor_scale, task.delay)
 
 
-def build_reference(name: str, task: Task) -> AbstractReference:
+def build_reference(name: str, task: Task, **settings: Any) -> AbstractReference:
     """A reference by its name; it has no weights, so it needs no key."""
     if name not in REFERENCES:
-        raise LatentTrackError(f"{name!r} cannot be an anchor; choose from {', '.join(REFERENCES)}")
-    return cast(AbstractReference, build(name, task, jax.random.key(0)))
+        raise unknown_name("anchor", name, REFERENCES)
+    return cast(AbstractReference, build(name, task, jax.random.key(0), **settings))
 
 
 def _tuples(value: Any) -> Any:

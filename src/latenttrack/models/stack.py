@@ -1,10 +1,14 @@
 """Several seeds of one architecture as a single object: stacked parameters, everything else shared."""
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from latenttrack.models.base import AbstractTracker, partition
@@ -28,12 +32,6 @@ class Stack(eqx.Module):
         if not -self.count <= index < self.count:
             raise IndexError(f"seed {index} of {self.count}")
         return eqx.combine(jax.tree.map(lambda leaf: leaf[index], self.params), self.rest)
-
-    def vmap(self, function: Callable[[AbstractTracker], PyTree[Any]]) -> PyTree[Any]:
-        """`function(tracker)` for every seed, as one batched computation; results have a leading axis."""
-        return jax.vmap(lambda params: function(eqx.combine(params, self.rest)), axis_size=self.count)(
-            self.params
-        )
 
     def replace(self, params: PyTree[Any]) -> "Stack":
         """The same architecture with other parameters."""
@@ -61,3 +59,31 @@ def _assemble(build: Callable[[Array], AbstractTracker], keys: Array, arrays: Py
     # Constants do not depend on the key: the copies made by vmap are all alike.
     shared = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, rest)
     return Stack(params, shared, len(keys))
+
+
+def in_groups(function: Callable[[PyTree[Array]], PyTree[Array]], tree: PyTree[Array]) -> PyTree[Array]:
+    """`function(tree)`, computed for as many groups of seeds at once as there are cores.
+
+    A scan over time is a chain of small operations that cannot fill two cores, so that groups of seeds in
+    threads of their own are up to twice as fast as all seeds in one batch.
+
+    Args:
+        function: compiled, from leaves [seeds, ...] to leaves [seeds, ...], each seed for itself.
+        tree: leaves [count, ...].
+
+    Returns:
+        Leaves [count, ...].
+    """
+    count = len(jax.tree.leaves(tree)[0])
+    size = -(-count // (os.cpu_count() or 1))
+    if size == count:
+        return function(tree)
+    # Groups of one size share one compiled program: the last is filled up with copies of the last seed.
+    rows = np.minimum(np.arange(-(-count // size) * size), count - 1).reshape(-1, size)
+
+    def one(group: np.ndarray) -> PyTree[Array]:
+        return jax.block_until_ready(function(jax.tree.map(lambda leaf: leaf[group], tree)))
+
+    with ThreadPoolExecutor(len(rows)) as pool:
+        results = list(pool.map(one, rows))
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts)[:count], *results)

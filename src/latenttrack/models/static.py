@@ -1,7 +1,7 @@
 """Static baselines: networks on x_t alone, whose uncertainty comes from their weights. They have no state.
 
-All three take their randomness from K rows of standard-normal noise (`draws`), as the stateful models do, so
-that fixed quasi-random points serve them as well.
+All three take their randomness from K rows of noise (`draws`), as the stateful models do, so that fixed
+quasi-random points serve them as well.
 """
 
 import abc
@@ -10,8 +10,7 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window
 from latenttrack.models.draws import AbstractDraws
@@ -27,8 +26,12 @@ class AbstractStatic(AbstractTracker):
     draws: eqx.AbstractVar[AbstractDraws]
     train_draws: eqx.AbstractVar[AbstractDraws]
 
+    def noise(self, draws: AbstractDraws, key: PRNGKeyArray) -> Shaped[Array, "K noise"]:
+        """What K sampled networks need of chance; standard normal unless a model says otherwise."""
+        return draws(key)
+
     @abc.abstractmethod
-    def outputs(self, x: Float[Array, " F"], eps: Float[Array, "K noise"]) -> Float[Array, "K size"]:
+    def outputs(self, x: Float[Array, " F"], eps: Shaped[Array, "K noise"]) -> Float[Array, "K size"]:
         """Raw outputs of K sampled networks."""
 
     @abc.abstractmethod
@@ -47,14 +50,14 @@ class AbstractStatic(AbstractTracker):
     def predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The equal-weight mixture over K sampled networks."""
         del state
-        return Predictive.equal(self.head(self.outputs(x, self.draws(key))))
+        return Predictive.equal(self.head(self.outputs(x, self.noise(self.draws, key))))
 
     def window_terms(self, state: State, window: Window, key: PRNGKeyArray) -> tuple[Terms, State]:
         """Every step on its own; `kl` is that of all weights: the static ELBO spreads it over the stream."""
         kl = self.weight_kl()
 
         def one(x: Array, y: Array, k: PRNGKeyArray) -> Terms:
-            components = self.head(self.outputs(x, self.train_draws(k)))
+            components = self.head(self.outputs(x, self.noise(self.train_draws, k)))
             forecast = Predictive.equal(components).log_prob(y)
             return Terms(jnp.mean(components.log_prob(y)), kl, forecast)
 
@@ -72,9 +75,13 @@ class MCDropout(AbstractStatic):
     rate: float = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
 
-    def outputs(self, x: Float[Array, " F"], eps: Float[Array, "K noise"]) -> Float[Array, "K size"]:
-        """A unit is kept where its normal draw lies below the (1 - rate) quantile."""
-        kept = jnp.where(eps < ndtri(1.0 - self.rate), 1.0 / (1.0 - self.rate), 0.0)
+    def noise(self, draws: AbstractDraws, key: PRNGKeyArray) -> Bool[Array, "K units"]:
+        """Which hidden units are kept, each with probability 1 - rate."""
+        return draws.below(key, 1.0 - self.rate)
+
+    def outputs(self, x: Float[Array, " F"], eps: Bool[Array, "K units"]) -> Float[Array, "K size"]:
+        """Units that are not kept give 0, and the others make up for them."""
+        kept = jnp.where(eps, 1.0 / (1.0 - self.rate), 0.0)
 
         def one(mask: Array) -> Array:
             hidden, start = x, 0
@@ -135,15 +142,28 @@ class BayesByBackprop(AbstractStatic):
 class DeepEnsemble(AbstractStatic):
     """M networks trained on the same windows from different starts (Lakshminarayanan et al., 2017)."""
 
-    members: eqx.nn.MLP  # every leaf has a leading axis of length M
+    members: tuple[eqx.nn.Linear, ...]  # every leaf has a leading axis of length M
     head: AbstractHead
     draws: AbstractDraws
     train_draws: AbstractDraws
+    activation: Activation = eqx.field(static=True)
 
-    def outputs(self, x: Float[Array, " F"], eps: Float[Array, "K noise"]) -> Float[Array, "K size"]:
-        """The M members' outputs; the noise is not used."""
+    def noise(self, draws: AbstractDraws, key: PRNGKeyArray) -> Float[Array, "M 0"]:
+        """None: the members differ by themselves."""
+        del draws, key
+        return jnp.zeros((self.members[0].weight.shape[0], 0))
+
+    def outputs(self, x: Float[Array, " F"], eps: Float[Array, "M 0"]) -> Float[Array, "M size"]:
+        """The M members' outputs."""
         del eps
-        return eqx.filter_vmap(lambda member: member(x))(self.members)
+
+        def one(layers: tuple[eqx.nn.Linear, ...]) -> Array:
+            hidden = x
+            for layer in layers[:-1]:
+                hidden = self.activation(layer(hidden))
+            return layers[-1](hidden)
+
+        return eqx.filter_vmap(one)(self.members)
 
     def weight_kl(self) -> Float[Array, ""]:
         """No weight posterior is kept."""

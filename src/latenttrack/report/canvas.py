@@ -73,6 +73,17 @@ def png(figure: "Figure") -> bytes:
     return buffer.getvalue()
 
 
+def svg(figure: "Figure") -> bytes:
+    """Render a figure as the bytes of an SVG file, without a date."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    # Letters as outlines: the file looks the same wherever it is opened.
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "latenttrack"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
 def tidy(axes: "Axes", title: str, label: str = "") -> None:
     """Give a panel its title, a label for its y axis, light grid lines and no box."""
     axes.spines[["top", "right"]].set_visible(False)
@@ -122,8 +133,11 @@ def area_key(label: str, opacity: float, colour: str = GREY) -> "Artist":
 
 
 def legend_below(figure: "Figure", *keys: "Artist") -> None:
-    """Put one legend for all panels under them, where it covers nothing."""
-    figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), fontsize=LABEL, frameon=False)
+    """Put one legend for all panels under them, where it covers nothing; a long one takes more lines."""
+    # About 100 characters fit into a line, and each key needs room for eight beside its text.
+    characters = sum(len(str(key.get_label())) + 8 for key in keys)
+    columns = -(-len(keys) // -(-characters // 100)) if keys else 1
+    figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=LABEL, frameon=False)
 
 
 def plain(text: str) -> str:

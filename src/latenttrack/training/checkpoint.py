@@ -3,11 +3,14 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+import optax
 from jaxtyping import PyTree
 
 from latenttrack.data.series import Series
@@ -18,10 +21,16 @@ from latenttrack.store.tensors import read_tensors, write_tensors
 _KIND = "checkpoint"
 
 
+def describe_optimiser(optimiser: optax.GradientTransformation, params: PyTree[Any]) -> str:
+    """One update as a program: it shows every constant, where the functions show only addresses."""
+    program = jax.make_jaxpr(optimiser.update)(params, optimiser.init(params), params)
+    return re.sub(r" at 0x[0-9a-f]+", "", str(program))
+
+
 def fingerprint(series: Series, plan: dict[str, Any]) -> str:
     """A digest of everything that decides the result of a run: a checkpoint fits only the same."""
     digest = hashlib.sha256(json.dumps(plan, sort_keys=True, default=str).encode())
-    for array in (series.x, series.y, series.key):
+    for array in (series.x, series.y, series.time, series.key):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

@@ -1,15 +1,15 @@
 """How each model is trained unless told otherwise."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from latenttrack.data.matching import unknown_name
 from latenttrack.errors import LatentTrackError
-from latenttrack.models.registry import STATIC
+from latenttrack.models.registry import REFERENCES, STATIC
 from latenttrack.training.settings import Training
 
-_OBJECTIVES = {
+OBJECTIVE_OF = {
     "vrnn": "elbo",
     "dssm": "elbo",
     "mc-dropout": "nll",
@@ -28,7 +28,7 @@ def default_training(name: str, changes: Mapping[str, Any] | None = None) -> Tra
         changes: settings that should differ from the defaults.
     """
     chosen: dict[str, Any] = {
-        "objective": _OBJECTIVES.get(name, "prior-predictive"),
+        "objective": OBJECTIVE_OF.get(name, "prior-predictive"),
         "window": 64,
         "sequences": 32,
         "offsets": name not in STATIC,
@@ -44,7 +44,24 @@ def default_training(name: str, changes: Mapping[str, Any] | None = None) -> Tra
     known = [f.name for f in fields(Training)]
     for setting in changes or {}:
         if setting not in known:
-            close = difflib.get_close_matches(setting, known, n=1)
-            guess = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
-            raise LatentTrackError(f"training has no setting {setting!r}; {guess}")
+            raise unknown_name("training setting", setting, known)
     return Training(**(chosen | dict(changes or {})))
+
+
+def check_objective(name: str, objective: str) -> None:
+    """Refuse an objective that means nothing for a model.
+
+    The ELBO's KL is that of one step, the static ELBO's that of all weights, spread over all steps.
+    """
+    if name in REFERENCES:  # they are not trained
+        return
+    if objective == "elbo" and name in STATIC:
+        raise LatentTrackError(
+            f"objective 'elbo' is for models with a latent at each step, and {name} has none: "
+            f"give {OBJECTIVE_OF[name]!r}"
+        )
+    if objective == "static-elbo" and name not in STATIC:
+        raise LatentTrackError(
+            f"objective 'static-elbo' is for models whose weights alone are uncertain, unlike {name}: "
+            "give 'elbo' or 'prior-predictive'"
+        )

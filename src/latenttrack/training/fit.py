@@ -15,8 +15,8 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from latenttrack.data.series import Series, require_learnable
 from latenttrack.models.base import AbstractTracker, Window
 from latenttrack.models.layout import cut, hide_unknown, lay_out
-from latenttrack.models.stack import Stack, build_stack
-from latenttrack.training.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from latenttrack.models.stack import Stack, build_stack, in_groups
+from latenttrack.training.checkpoint import describe_optimiser, fingerprint, load_checkpoint, save_checkpoint
 from latenttrack.training.schedules import EPOCHS, updates_per_epoch
 from latenttrack.training.settings import Training
 from latenttrack.training.step import Learner, Problem, new_learner
@@ -99,6 +99,8 @@ def train(
         # Without the addresses of functions, which are others in the next process.
         "model": re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(start)),
     }
+    if training.optimiser is not None:
+        plan["optimiser"] = describe_optimiser(training.optimiser, start.params)
     mark = fingerprint(series, plan)
     runs, history = _all_epochs(
         loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress
@@ -162,7 +164,7 @@ class _Loop:
         number, nothing = jnp.asarray(epoch), _Report(jnp.array(jnp.nan), jnp.array(jnp.nan))
         if self.together:
             resting = runs.best.stopped
-            runs, report = self.all(runs, keys, number, self.data)
+            runs, report = in_groups(lambda group: self.all(*group, number, self.data), (runs, keys))
             report = _Report(*(jnp.where(resting, jnp.nan, value) for value in report))
         else:
             results = [

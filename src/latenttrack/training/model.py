@@ -1,28 +1,25 @@
 """`Model`: a fitted model with everything needed to use it, and its `.lt` file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from latenttrack.data.features import Pipeline
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import AbstractTracker, parameter_count
-from latenttrack.models.layout import lay_out
 from latenttrack.models.leaves import fill_arrays, named_arrays
-from latenttrack.models.references import point_errors
-from latenttrack.models.registry import build, build_reference
+from latenttrack.models.registry import build
 from latenttrack.models.stack import Stack, stack_shape
 from latenttrack.models.task import Task
 from latenttrack.store.tensors import read_tensors, write_tensors
-from latenttrack.training.defaults import default_training
+from latenttrack.training.defaults import check_objective, default_training
 from latenttrack.training.fit import Progress, train
 from latenttrack.training.settings import Training
+from latenttrack.training.tuning import settle
 
 _KIND = "model"
 
@@ -72,13 +69,14 @@ def load(path: str | Path) -> Model:
         name, settings, seeds = header["model"], header["settings"], header["seeds"]
         task = Task.from_dict(header["task"])
         pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
+        record = header["record"]
         shape = stack_shape(_builder(name, task, settings), seeds)
     except (KeyError, TypeError, AttributeError) as error:
         raise LatentTrackError(
             f"{path} describes a model that this version cannot build ({error}): "
             "it was made by another version of latenttrack, so use that one or fit again"
         ) from None
-    return Model(name, settings, task, fill_arrays(shape, tensors, str(path)), pipeline, header["record"])
+    return Model(name, settings, task, fill_arrays(shape, tensors, str(path)), pipeline, record)
 
 
 def fit(
@@ -101,28 +99,31 @@ def fit(
         seeds: how many initialisations to train, or their numbers.
         seed: of everything random; seed number i of the same `seed` is always the same model.
         training: how to train, or the settings that differ from what suits the model, such as {"epochs": 5}.
-        settings: the model's sizes and choices, where they differ from the defaults.
+        settings: the model's sizes and choices, where they differ from the defaults; what the training part
+            decides (training/tuning.py) is added.
         pipeline: kept with the model, so that it can be given raw rows later.
         checkpoint: a file to save to after each epoch and to resume from.
         progress: called after each epoch.
     """
+    numbers = _seed_numbers(seeds)
     task = Task.of(series)
-    settings = _with_anchor_scale(dict(settings or {}), task, series)
     if not isinstance(training, Training):
         training = default_training(name, training or {})
+    check_objective(name, training.objective)
+    settings = settle(name, settings or {}, task, series, training.validation)
     trained = train(
         _builder(name, task, settings),
         series,
         training,
         jax.random.key(seed),
-        seeds=seeds,
+        seeds=numbers,
         checkpoint=checkpoint,
         progress=progress,
     )
     record = {
         "training": training.to_dict(),
         "rows": len(series),
-        "seeds": list(range(seeds)) if isinstance(seeds, int) else list(seeds),
+        "seeds": numbers,
         "seed": seed,
         "epochs": trained.epochs,
         "final_loss": [_finite(v) for v in trained.history[-1]["loss"]] if trained.history else [],
@@ -130,19 +131,16 @@ def fit(
     return Model(name, settings, task, trained.stack, pipeline, record)
 
 
+def _seed_numbers(seeds: int | Sequence[int]) -> list[int]:
+    """How many, or which: the numbers of the seeds."""
+    numbers = [int(s) for s in (seeds if isinstance(seeds, Iterable) else range(seeds))]
+    if not numbers or min(numbers) < 0:
+        raise LatentTrackError(f"seeds is {seeds}: give at least one seed, and no negative numbers")
+    return numbers
+
+
 def _builder(name: str, task: Task, settings: dict[str, Any]) -> Callable[[Any], AbstractTracker]:
     return lambda key: build(name, task, key, **settings)
-
-
-def _with_anchor_scale(settings: dict[str, Any], task: Task, series: Series) -> dict[str, Any]:
-    """Measure how large the anchor's residuals are on the training part, unless that is given."""
-    anchor = settings.get("anchor")
-    if anchor is None or "anchor_scale" in settings:
-        return settings
-    reference = build_reference(anchor, task)
-    window, _ = lay_out(series)
-    errors = jax.jit(point_errors)(reference, jax.tree.map(jnp.asarray, window))
-    return {**settings, "anchor_scale": max(float(np.sqrt(np.mean(errors[window.observed] ** 2))), 1e-6)}
 
 
 def _finite(value: float) -> float | None:

@@ -108,11 +108,9 @@ EPOCHS: dict[str, Epoch] = {"chunk": chunk_epoch, "exact": exact_epoch, "approx"
 
 def updates_per_epoch(training: Training, length: int) -> int:
     """Optimiser updates in one pass over streams of `length` steps (a multiple of the window or stride)."""
-    if training.schedule == "exact":
-        return length // training.stride
-    if training.schedule == "approx":
-        return length // training.stride
-    return length // training.window + training.offsets
+    if training.schedule == "chunk":
+        return length // training.window + training.offsets
+    return length // training.stride
 
 
 def _shifted(data: Window, training: Training, key: PRNGKeyArray) -> tuple[Window, Array, int]:

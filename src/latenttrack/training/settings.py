@@ -5,6 +5,7 @@ from typing import Any
 
 import optax
 
+from latenttrack.data.matching import unknown_name
 from latenttrack.errors import LatentTrackError
 from latenttrack.training.objectives import OBJECTIVES
 
@@ -41,22 +42,25 @@ class Training:
     optimiser: optax.GradientTransformation | None = None  # replaces clipping and Adam altogether
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise LatentTrackError(
-                f"objective {self.objective!r} is not known; choose from {', '.join(OBJECTIVES)}"
-            )
-        if self.schedule not in SCHEDULES:
-            raise LatentTrackError(
-                f"schedule {self.schedule!r} is not known; choose from {', '.join(SCHEDULES)}"
-            )
+        for name, known in (("objective", OBJECTIVES), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
+        for name in ("window", "stride", "epochs", "sequences", "patience"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise LatentTrackError(
+                    f"{name} must be at least 1 and a whole number, but is {getattr(self, name)!r}"
+                )
         if self.schedule != "chunk" and self.window % self.stride:
             raise LatentTrackError(
                 f"schedule {self.schedule!r} rebuilds whole strides: make window ({self.window}) "
                 f"a multiple of stride ({self.stride})"
             )
-        for name in ("window", "stride", "epochs", "sequences", "patience"):
-            if getattr(self, name) < 1:
-                raise LatentTrackError(f"{name} must be at least 1, but is {getattr(self, name)}")
+        for name in ("learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise LatentTrackError(f"{name} must be positive, but is {getattr(self, name)}")
+        for name in ("surprise", "surprise_rate", "beta", "beta_warmup"):
+            if not getattr(self, name) >= 0:
+                raise LatentTrackError(f"{name} must not be negative, but is {getattr(self, name)}")
         for name, low, high in (("recency", 0.0, 1.0), ("validation", 0.0, 0.9), ("weight_ema", 0.0, 1.0)):
             if not low <= getattr(self, name) <= high:
                 raise LatentTrackError(

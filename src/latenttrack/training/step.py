@@ -94,7 +94,7 @@ def gradient_step(
 ) -> tuple[Learner, Float[Array, ""], Carry]:
     """One optimiser update on `loss_fn(params, problem, *args, updates, key)`.
 
-    A step whose gradient is not finite is left out (one broken window must not end a long run).
+    A gradient that is not finite counts as zero (one broken window must not end a long run).
     """
     *window_args, key = args
     (loss, carry), gradient = jax.value_and_grad(loss_fn, has_aux=True)(

@@ -1,0 +1,212 @@
+"""The bench: every model of a track, many seeds, trained, filtered and scored. Killed, it goes on.
+
+In the folder, for each model: `NAME.checkpoint` while it trains, then `NAME.lt` (all seeds), then
+`NAME.parquet` (a row for each step of each seed), then `NAME.json` (its part of the summary). Each appears
+whole or not at all, and a run goes on with the first that is missing. `summary.json` comes last.
+"""
+
+import functools
+import hashlib
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from latenttrack.data.features import prepare
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation.archive import write_records
+from latenttrack.evaluation.evaluate import evaluate
+from latenttrack.evaluation.statistics import failure_rate, seed_scores
+from latenttrack.evaluation.summary import finite, summarise_bench
+from latenttrack.evaluation.tracks import Track
+from latenttrack.models.capacity import capacity
+from latenttrack.models.registry import MODELS, REFERENCES, build
+from latenttrack.store.atomic import make_folder, write_bytes
+from latenttrack.training.model import Model, fit, load
+from latenttrack.training.presets import Preset, preset
+
+SEEDS = 25
+
+
+class Listener(Protocol):
+    """Hears what a bench is doing."""
+
+    def begin(self, model: str, epochs: int) -> None:
+        """A model starts, with so many epochs ahead of it."""
+
+    def epoch(self, done: int) -> None:
+        """So many epochs of it are done."""
+
+    def filtering(self) -> None:
+        """It is trained and is now being filtered and scored."""
+
+    def end(self, model: str, seconds: float | None) -> None:
+        """It is done; None if it was done before."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is run.
+
+    Attributes:
+        track: data and protocol.
+        folder: where everything is kept.
+        models: names, in the order of the tables.
+        seeds: how many of each network; references have no chance in them and run once.
+        epochs: instead of the presets' number; for a quick look.
+        rows: only the newest so many rows of each stream; for a quick look.
+        data_dir: where the dataset is; None: the usual places.
+    """
+
+    track: Track
+    folder: Path
+    models: tuple[str, ...] = tuple(MODELS)
+    seeds: int = SEEDS
+    epochs: int | None = None
+    rows: int | None = None
+    data_dir: Path | None = None
+
+    def run(self, listener: Listener, command: str = "") -> dict[str, Any]:
+        """Train, filter and score what is not yet done, and write the summary.
+
+        Args:
+            listener: hears of the progress.
+            command: how it was called, for the record.
+
+        Returns:
+            The content of `summary.json`.
+        """
+        presets = {name: self.preset(name) for name in self.models}
+        series = _newest(self.track.load(self.data_dir), self.rows)
+        make_folder(self.folder)
+        for name, chosen in presets.items():
+            _OneModel(self, name, chosen, series).run(listener)
+        return summarise_bench(self.folder, self.track, series, self.models, command)
+
+    def preset(self, name: str) -> Preset:
+        """How a model is run on this track."""
+        chosen = preset(self.track.presets, name)
+        if self.epochs is None:
+            return chosen
+        return replace(chosen, training=replace(chosen.training, epochs=self.epochs))
+
+
+class _OneModel:
+    """One model's way through the bench."""
+
+    def __init__(self, bench: Bench, name: str, chosen: Preset, series: Series):
+        self.bench, self.name, self.chosen = bench, name, chosen
+        self.reference = name in REFERENCES
+        self.seeds = 1 if self.reference else bench.seeds
+        self.train, self.test, self.pipeline = prepare(series, bench.track.fraction, **chosen.features)
+        self.plan = self._plan()
+
+    def run(self, listener: Listener) -> None:
+        """Whatever is still missing of it."""
+        facts = _read_json(self.file("json"))
+        if facts is not None:
+            self._check(facts.get("plan"), "json")
+            listener.end(self.name, None)
+            return
+        listener.begin(self.name, 0 if self.reference else self.chosen.training.epochs)
+        begin = time.perf_counter()
+        model = self._trained(listener)
+        trained = time.perf_counter()
+        listener.filtering()
+        records = evaluate(model, self.test, past=self.train)
+        write_records(self.file("parquet"), records)
+        scores = seed_scores(records)
+        end = time.perf_counter()
+        build_it = functools.partial(build, model.name, model.task, **model.settings)
+        facts = {
+            "plan": self.plan,
+            "reference": self.reference,
+            "seeds": [{name: finite(value) for name, value in row.items()} for row in scores],
+            "failure_rate": failure_rate(np.array([row["nll_max"] for row in scores])),
+            "parameters": capacity(build_it, model.task.size)._asdict(),
+            "features": _plain(self.chosen.features),
+            "settings": _plain(model.settings),
+            "training": None if self.reference else self.chosen.training.to_dict(),
+            "seconds": {"train": round(trained - begin, 1), "evaluate": round(end - trained, 1)},
+        }
+        write_bytes(self.file("json"), json.dumps(facts, indent=1).encode())
+        listener.end(self.name, end - begin)
+
+    def file(self, ending: str) -> Path:
+        """Where a part of it is kept."""
+        return self.bench.folder / f"{self.name}.{ending}"
+
+    def _trained(self, listener: Listener) -> Model:
+        if self.file("lt").exists():
+            model = load(self.file("lt"))
+            self._check(model.record.get("plan"), "lt")
+            return model
+        model = fit(
+            self.chosen.model,
+            self.train,
+            seeds=self.seeds,
+            training=self.chosen.training,
+            settings=dict(self.chosen.settings),
+            pipeline=self.pipeline,
+            checkpoint=self.file("checkpoint"),
+            progress=lambda p: listener.epoch(p.epoch),
+        )
+        model = replace(model, record={**model.record, "plan": self.plan})
+        model.save(self.file("lt"))
+        self.file("checkpoint").unlink(missing_ok=True)
+        return model
+
+    def _plan(self) -> str:
+        """A digest of all that decides the result."""
+        chosen = {
+            "model": self.chosen.model,
+            "features": _plain(self.chosen.features),
+            "settings": _plain(self.chosen.settings),
+            "training": self.chosen.training.to_dict(),
+            "seeds": self.seeds,
+            "delay": self.train.delay,
+        }
+        digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode())
+        for part in (self.train, self.test):
+            for array in (part.x, part.y, part.time):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def _check(self, plan: object, ending: str) -> None:
+        if plan != self.plan:
+            raise LatentTrackError(
+                f"{self.file(ending)} belongs to a run with other data, seeds or settings: "
+                "choose another folder with -o, or delete this one"
+            )
+
+
+def _newest(series: Series, rows: int | None) -> Series:
+    """The last `rows` rows of every stream."""
+    if rows is None:
+        return series
+    keep = np.zeros(len(series), bool)
+    for key in range(len(series.keys)):
+        keep[np.flatnonzero(series.key == key)[-rows:]] = True
+    return series.select(keep)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """The content of a JSON file; None if it is not there."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:
+        raise LatentTrackError(f"{path} cannot be read ({error}): delete it and start again") from None
+    if not isinstance(content, dict):
+        raise LatentTrackError(f"{path} is not part of a bench: delete it and start again")
+    return content
+
+
+def _plain(value: Any) -> Any:
+    """The same in plain JSON values."""
+    return json.loads(json.dumps(value, default=list))

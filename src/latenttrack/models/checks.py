@@ -1,0 +1,85 @@
+"""Settings are checked before anything is built from them, by the annotations of the builder that takes them.
+
+A whole number is a size or a count, a tuple of them the widths of layers; what a real number may be depends
+on its name.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from latenttrack.data.matching import unknown_name
+from latenttrack.errors import LatentTrackError
+
+# What a setting must be, in words and as a test.
+_Rule = tuple[str, Callable[[Any], bool]]
+
+_SHARE: _Rule = ("a number from 0 to below 1", lambda v: _is_real(v) and 0 <= v < 1)
+_POSITIVE: _Rule = ("a positive number", lambda v: _is_real(v) and v > 0)
+_FINITE: _Rule = ("a finite number", lambda v: _is_real(v))
+_SIZE: _Rule = ("a whole number of at least 1", lambda v: _is_size(v))
+_WIDTHS: _Rule = (
+    "a tuple of layer widths, each a whole number of at least 1",
+    lambda v: isinstance(v, tuple) and all(map(_is_size, v)),
+)
+
+_REAL: dict[str, _Rule] = {
+    "rate": _SHARE,
+    "summary_dropout": _SHARE,
+    "hidden_dropout": _SHARE,
+    "initial_sd": _POSITIVE,
+    "prior_log_sd": _FINITE,
+    "forgetting": ("a number above 0 and at most 1", lambda v: _is_real(v) and 0 < v <= 1),
+}
+_BY_ANNOTATION: dict[Any, _Rule] = {
+    int: _SIZE,
+    int | None: ("a whole number of at least 1, or None", lambda v: v is None or _is_size(v)),
+    bool: ("True or False", lambda v: isinstance(v, bool)),
+    str: ("a name", lambda v: isinstance(v, str)),
+}
+
+
+def check_settings(model: str, builder: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that a builder does not have, and values that it could not build from.
+
+    Args:
+        model: the model's name, for the message.
+        builder: its keyword arguments are the settings; task, key and what the registry fixes are not.
+        settings: what the user gave.
+    """
+    parameters = inspect.signature(builder).parameters
+    known = [name for name in parameters if name not in ("task", "key", "structured")]
+    for name, value in settings.items():
+        if name not in known:
+            raise unknown_name(f"{model} setting", name, known)
+        _check(model, name, value, _rule(name, parameters[name].annotation))
+
+
+def check_scale(model: str, value: Any) -> None:
+    """Refuse an `anchor_scale` by which nothing can be divided."""
+    _check(model, "anchor_scale", value, _POSITIVE)
+
+
+def _check(model: str, name: str, value: Any, rule: _Rule) -> None:
+    words, holds = rule
+    if not holds(value):
+        raise LatentTrackError(f"{model} setting {name!r} is {value!r}: give {words}")
+
+
+def _rule(name: str, annotation: Any) -> _Rule:
+    if annotation is float:
+        return _REAL[name]
+    if annotation in _BY_ANNOTATION:
+        return _BY_ANNOTATION[annotation]
+    if name == "predictor":  # without a hidden layer the generated predictor is linear
+        return _WIDTHS
+    return (f"{_WIDTHS[0]}, at least one", lambda v: _WIDTHS[1](v) and len(v) > 0)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,75 @@
+"""Tracks and presets: what is run on what."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latenttrack.data import prepare
+from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation.tracks import TRACKS, find_track
+from latenttrack.models.registry import MODELS, REFERENCES
+from latenttrack.training.presets import FAMILIES, preset
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+needs_jena = pytest.mark.skipif(not DATA.is_dir(), reason=f"the Jena file is read from {DATA}")
+
+
+def test_every_track_names_a_family_that_knows_every_model():
+    for track in TRACKS.values():
+        for name in MODELS:
+            assert preset(track.presets, name).model == name
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(LatentTrackError, match="paper-clean"):
+        find_track("paper-clear")
+    with pytest.raises(LatentTrackError, match="lt-structured"):
+        preset("paper", "lt-struct")
+    with pytest.raises(LatentTrackError, match="bounded"):
+        preset("bound", "dssm")
+
+
+def test_the_papers_settings():
+    lt, bbb = preset("paper", "lt-structured"), preset("paper", "bbb")
+    assert (lt.training.window, lt.training.recency, lt.training.beta_warmup) == (256, 0.9, 575)
+    assert (lt.training.learning_rate, lt.training.clip, lt.training.epochs) == (1e-4, 1.0, 6)
+    assert lt.settings == {"activation": "relu", "draws": "independent", "K": 100}
+    assert (bbb.training.schedule, bbb.training.stride, bbb.training.beta_warmup) == ("exact", 32, 4600)
+    # What a static model leaves out of the window of 256 is below the rounding of what it keeps.
+    left_out = 0.9**bbb.training.window / (1 - 0.9)
+    assert left_out < np.finfo(np.float32).eps * (1 / (1 - 0.9))
+
+
+def test_only_the_paper_family_uses_relu():
+    for name in set(MODELS) - set(REFERENCES):
+        assert preset("paper", name).settings["activation"] == "relu"
+        assert preset("bounded", name).settings["activation"] == "tanh"
+    assert set(FAMILIES) == {"paper", "bounded", "raw-target", "raw"}
+
+
+@needs_jena
+def test_the_paper_track_is_the_papers_stream():
+    """Thirteen inputs, the sentinels in the test part only and untouched."""
+    track = find_track("paper")
+    series = track.load(DATA)
+    train, test, _ = prepare(series, track.fraction, **preset("paper", "dssm").features)
+    assert (len(train), len(test), len(train.names)) == (49_027, 21_011, 13)
+    past, future = series.split(track.fraction)
+    assert not (past.x == track.sentinel).any()
+    assert (future.x == track.sentinel).any(axis=1).sum() == 3
+    assert np.abs(test.x).max() > 1000
+
+
+@needs_jena
+def test_the_clean_track_has_no_sentinels():
+    track = find_track("paper-clean")
+    _, test, _ = prepare(track.load(DATA), track.fraction, **preset(track.presets, "dssm").features)
+    assert np.abs(test.x).max() < 20
+    assert test.x.shape[1] == 13
+
+
+@needs_jena
+def test_without_the_temperature():
+    series = find_track("paper-no-temperature").load(DATA)
+    assert series.names == ("p", "Tdew", "rh", "VPdef", "rho", "wv")
