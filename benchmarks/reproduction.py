@@ -9,6 +9,7 @@ reproduction.md.jinja.
 
 import argparse
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -71,10 +72,10 @@ def page() -> str:
         runs=runs,
         names=MODELS,
         readings=READINGS,
-        nearest=READINGS[min(READINGS, key=lambda track: distance(runs[track]))],
+        nearest=[nearest(runs, name) for name in BASELINES],
         claims=judge(runs["paper"]),
         verdict={True: "holds", False: "does not hold", None: "not judged"},
-        published=TABLE,
+        published_pairs=[pair(TABLE[name]) for name in MODELS],
         ranked_published=[f"{name} {number(TABLE[name]['nll_trimmed'])}" for name in by_nll],
         parameters=PARAMETERS,
         number=number,
@@ -91,9 +92,7 @@ def page() -> str:
         place=place,
         worst_failure=worst_failure,
         extreme=extreme,
-        pair=pair,
-        medians=medians,
-        distance=distance,
+        pairs=pairs,
     )
     return text.rstrip() + "\n"
 
@@ -155,13 +154,18 @@ def extreme(run: Run, score: str, choose: Callable[[Iterable[float]], float]) ->
     return choose(over(run["models"][name], score) for name in networks(run))
 
 
-def medians(run: Run, name: str) -> dict[str, float]:
-    return {score: over(run["models"][name], score) for score in ("nll_trimmed", "mse_trimmed")}
+def pairs(run: Run) -> list[str]:
+    """Trimmed NLL / trimmed MSE of the paper's models, medians over seeds."""
+    scores = ("nll_trimmed", "mse_trimmed")
+    return [pair({score: over(run["models"][name], score) for score in scores}) for name in MODELS]
 
 
-def distance(run: Run) -> float:
-    """How far the baselines' trimmed NLL is from the paper's: the median of the five distances."""
-    return median(abs(over(run["models"][n], "nll_trimmed") - TABLE[n]["nll_trimmed"]) for n in BASELINES)
+def nearest(runs: dict[str, Run], name: str) -> str:
+    """The reading whose trimmed MSE of a model has the smallest ratio to the paper's, in words."""
+    paper = TABLE[name]["mse_trimmed"]
+    found = {track: over(runs[track]["models"][name], "mse_trimmed") for track in READINGS}
+    track = min(found, key=lambda track: abs(math.log(found[track] / paper)))
+    return f"{name} {number(found[track])} against {number(paper)} ({READINGS[track]})"
 
 
 def pair(row: Any) -> str:

@@ -10,7 +10,9 @@ from rich.table import Table
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def models(as_json: bool) -> None:
-    """List the models and how many numbers each one learns, beside the paper's.
+    """List the models and how many numbers each one learns.
+
+    The paper's counts stand beside ours.
 
     Counts are for the paper's 13 inputs and its presets. Inference counts what prediction and update use;
     the rest serves training alone.

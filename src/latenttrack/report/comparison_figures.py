@@ -156,7 +156,9 @@ def _rate_panel(
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(rates)), [canvas.plain(name) for name in rates])
     axes.set_ylim(len(rates) - 0.5, -0.5)
-    axes.set_xlim(0, 150 * max([0.1, *rates.values(), *published.values()]))
+    largest = 100 * max([0.1, *rates.values(), *published.values()])
+    axes.set_xlim(0, 1.5 * largest)  # room for the text beside the bars
+    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= largest])
     axes.set_xlabel("% of seeds", fontsize=canvas.LABEL)
 
 
