@@ -68,8 +68,8 @@ def loss_and_norm(stack: Stack) -> tuple[float, float]:
 
 def state_dict(tracker: LatentTrack) -> dict[str, np.ndarray]:
     """Our weights under PyTorch's names."""
-    first, second = tracker.encoder.layers
-    gru, hyper = tracker.summariser, tracker.hypernetwork
+    first, second = tracker.memory.encoder.layers
+    gru, hyper = tracker.memory.summariser, tracker.hypernetwork
     linear = {
         "encoder.0": first,
         "encoder.2": second,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from latenttrack.evaluation.archive import read_records
@@ -123,6 +124,24 @@ def test_a_page_of_a_bench(finished):
     assert (folder / "report.html").stat().st_size < 15e6
 
 
+@pytest.mark.slow
+def test_trees_stand_among_the_references(tmp_path):
+    """Trained once, whatever the number of seeds; scored step by step like every other model."""
+    code, out, err = run("bench", *SMALL, "--models", "lightgbm,last-label", "-o", "trees", cwd=tmp_path)
+    assert code == 0, err
+    entry = read(tmp_path / "trees")["models"]["lightgbm"]
+    assert (len(entry["seeds"]), entry["reference"], entry["training"]) == (1, True, None)
+    assert set(entry["seeds"][0]) == SCORES
+    assert entry["settings"] == {"lags": 24, "folds": 5}
+    assert entry["parameters"]["total"] > 0
+    steps = [read_records(tmp_path / "trees" / f"{name}.parquet") for name in ("lightgbm", "last-label")]
+    for field in ("time", "key"):
+        np.testing.assert_array_equal(*(getattr(records, field) for records in steps))
+    # A label that was standardised has been rounded twice on its way back.
+    np.testing.assert_allclose(*(records.y for records in steps), rtol=1e-12, atol=1e-12)
+    assert "lightgbm" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -131,6 +150,7 @@ def test_a_page_of_a_bench(finished):
         (("bench", "airports", "--models", "lt-struct"), "lt-structured"),
         (("bench", "airports", "--seeds", "0"), "--seeds"),
         (("bench", "paper", "--data-dir", "."), "latenttrack data fetch jena"),
+        (("bench", "bike-next-hour", "--models", "rls", "--data-dir", "."), "https://archive.ics.uci.edu"),
     ],
 )
 def test_mistakes_are_named(tmp_path, arguments, said):

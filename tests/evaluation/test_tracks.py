@@ -9,15 +9,16 @@ from latenttrack.data import prepare
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.tracks import TRACKS, find_track
 from latenttrack.models.registry import MODELS, REFERENCES
-from latenttrack.training.presets import FAMILIES, preset
+from latenttrack.training.presets import FAMILIES, TREES, preset
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
+HONEST = [name for name in TRACKS if name.endswith(("next-hour", "six-hours"))]
 needs_jena = pytest.mark.skipif(not DATA.is_dir(), reason=f"the Jena file is read from {DATA}")
 
 
 def test_every_track_names_a_family_that_knows_every_model():
     for track in TRACKS.values():
-        for name in MODELS:
+        for name in (*MODELS, TREES):
             assert preset(track.presets, name).model == name
 
 
@@ -28,6 +29,8 @@ def test_unknown_names_are_refused():
         preset("paper", "lt-struct")
     with pytest.raises(LatentTrackError, match="bounded"):
         preset("bound", "dssm")
+    with pytest.raises(LatentTrackError, match="did you mean 'lightgbm'"):
+        preset("paper", "lightgmb")
 
 
 def test_the_papers_settings():
@@ -67,6 +70,27 @@ def test_the_clean_track_has_no_sentinels():
     _, test, _ = prepare(track.load(DATA), track.fraction, **preset(track.presets, "dssm").features)
     assert np.abs(test.x).max() < 20
     assert test.x.shape[1] == 13
+
+
+def test_every_dataset_has_both_honest_protocols():
+    """Predicted so many hours ahead, and known as much later."""
+    found = {(t.dataset, t.horizon, t.delay) for t in map(find_track, HONEST)}
+    assert found == {(data, hours, hours) for data in ("jena", "etth1", "bike") for hours in (1, 6)}
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the public files are read from {DATA}")
+@pytest.mark.parametrize("name", HONEST)
+def test_a_label_is_a_later_input(name):
+    """The label of step t is the target of `horizon` hours later, known there and not before."""
+    track = find_track(name)
+    series = track.load(DATA)
+    column = series.names.index({"jena": "T", "etth1": "OT", "bike": "cnt"}[track.dataset])
+    assert (series.delay, series.period) == (track.horizon, 24)
+    np.testing.assert_array_equal(series.y[: -track.horizon], series.x[track.horizon :, column])
+    assert np.isnan(series.y[-track.horizon :]).all()
+    assert not (series.x == -9999).any()
+    if track.dataset != "jena":
+        assert (np.diff(series.time) == np.timedelta64(1, "h")).all()
 
 
 @needs_jena

@@ -84,7 +84,14 @@ def _level_model(structured):
     object.__setattr__(net, "activation", lambda g: g)  # a static field: outside tree_at's reach
     prior = _gaussian([[0.0, 1.0]], np.log(Q) / 2) if structured else _gaussian([[1 / SMALL]], np.log(P) / 2)
     return eqx.tree_at(
-        lambda t: (t.encoder, t.summariser, t.posterior, t.prior, t.hypernetwork, t.train_draws),
+        lambda t: (
+            t.memory.encoder,
+            t.memory.summariser,
+            t.posterior,
+            t.prior,
+            t.hypernetwork,
+            t.train_draws,
+        ),
         tracker,
         (
             _linear([[0.0, 1.0]], [0.0]),
@@ -171,9 +178,7 @@ def test_kl_terms_are_those_of_the_kalman_filter(stream):
         likelihood = -0.5 * (np.log(2 * np.pi * R) + ((y - after) ** 2 + V) / R)
         error = np.sqrt((2 * V**2 + 4 * V * (y - after) ** 2) / K) / (2 * R)
         np.testing.assert_array_less(np.abs(terms.log_likelihood - likelihood), slack + 3 * error)
-        assert jnp.tanh(SMALL * before[-1]) == pytest.approx(
-            float(tracker.summariser.read(state)[0]), rel=1e-3
-        )
+        assert jnp.tanh(SMALL * before[-1]) == pytest.approx(float(tracker.memory.read(state)[0]), rel=1e-3)
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.97])

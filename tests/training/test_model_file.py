@@ -26,6 +26,8 @@ SMALL = {
     "mc-dropout": {"hidden": [8, 8], "K": 8},
     "bbb": {"hidden": [8], "K": 8},
     "deep-ensemble": {"members": 3, "hidden": [8, 8]},
+    "lt-deterministic": {"hidden_size": 6, "latent_size": 2, "skip": True},
+    "gru": {"hidden_size": 6, "predictor": [8, 4], "anchor": "last-label", "hidden_dropout": 0.1},
 }
 
 

@@ -19,7 +19,7 @@ _FILTERING = 3
 @click.command()
 @click.argument("track", required=False)
 @click.option("--seeds", type=click.IntRange(1), default=25, show_default=True, help="Seeds of each network.")
-@click.option("--models", default=None, help="Comma-separated names; all by default.")
+@click.option("--models", default=None, help="Comma-separated names; by default the track's.")
 @click.option(
     "--epochs", type=click.IntRange(1), default=None, help="Instead of the presets'; for a quick look."
 )
@@ -67,9 +67,8 @@ def bench(
     cache_compiled_programs()
     # jax is imported only now, so that a wrong option is answered at once.
     from latenttrack.evaluation.bench import Bench
-    from latenttrack.models.registry import MODELS
 
-    names = tuple(MODELS) if models is None else tuple(dict.fromkeys(n.strip() for n in models.split(",")))
+    names = None if models is None else tuple(dict.fromkeys(n.strip() for n in models.split(",")))
     chosen = Bench(found, out or Path("runs") / track, names, seeds, epochs, rows, data_dir)
     console = Console(highlight=False)
     console.print(f"[bold]{track}[/]: {found.summary}.")
@@ -82,18 +81,12 @@ def bench(
         console=Console(stderr=True),
         transient=True,
     ) as progress:
-        listener = _Shown(progress, {name: _epochs(chosen, name) for name in names})
+        listener = _Shown(progress, {name: chosen.epochs_of(name) for name in chosen.names})
         summary = chosen.run(listener, command=" ".join(["latenttrack", *sys.argv[1:]]))
     console.print(_table(summary))
     console.print(
         f"wrote {chosen.folder}/summary.json; `latenttrack report {chosen.folder}` makes a page of it"
     )
-
-
-def _epochs(chosen: Any, name: str) -> int:
-    from latenttrack.models.registry import REFERENCES
-
-    return 0 if name in REFERENCES else int(chosen.preset(name).training.epochs)
 
 
 class _Shown:
@@ -108,7 +101,7 @@ class _Shown:
 
     def begin(self, model: str, epochs: int) -> None:
         self._model = model
-        what = f"epoch 1 of {epochs}" if epochs else "nothing to train"
+        what = f"epoch 1 of {epochs}" if epochs else "no epochs"
         self._progress.update(self._task, description=f"{model}, {what}")
 
     def epoch(self, done: int) -> None:

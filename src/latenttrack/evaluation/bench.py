@@ -2,36 +2,48 @@
 
 In the folder, for each model: `NAME.checkpoint` while it trains, then `NAME.lt` (all seeds), then
 `NAME.parquet` (a row for each step of each seed), then `NAME.json` (its part of the summary). Each appears
-whole or not at all, and a run goes on with the first that is missing. `summary.json` comes last.
+whole or not at all, and a run goes on with the first that is missing. `summary.json` comes last. Trees
+(evaluation/trees.py) are not kept: they are trained within a minute or two, and always alike.
 """
 
 import functools
 import hashlib
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from latenttrack.data.features import prepare
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation import published
 from latenttrack.evaluation.archive import write_records
 from latenttrack.evaluation.evaluate import evaluate
+from latenttrack.evaluation.records import Records
 from latenttrack.evaluation.statistics import failure_rate, seed_scores
 from latenttrack.evaluation.summary import finite, summarise_bench
 from latenttrack.evaluation.tracks import Track
+from latenttrack.evaluation.trees import TreeSettings, evaluate_trees, fit_trees, import_lightgbm
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import MODELS, REFERENCES, build
 from latenttrack.store.atomic import make_folder, write_bytes
 from latenttrack.training.model import Model, fit, load
-from latenttrack.training.presets import Preset, preset
+from latenttrack.training.presets import TREES, Preset, preset
 
 SEEDS = 25
+# What the paper compares, and what needs no training.
+PAPER = tuple(name for name in MODELS if name in (*published.MODELS, *REFERENCES))
 
 
+def compared(track: Track) -> tuple[str, ...]:
+    """The models that are run on a track unless told otherwise, in the order of the tables."""
+    return PAPER if track.compared == "paper" else (*MODELS, TREES)
+
+
+@runtime_checkable
 class Listener(Protocol):
     """Hears what a bench is doing."""
 
@@ -55,8 +67,8 @@ class Bench:
     Attributes:
         track: data and protocol.
         folder: where everything is kept.
-        models: names, in the order of the tables.
-        seeds: how many of each network; references have no chance in them and run once.
+        models: names, in the order of the tables; None: those of `compared`.
+        seeds: how many of each network; references and trees have no chance in them and run once.
         epochs: instead of the presets' number; for a quick look.
         rows: only the newest so many rows of each stream; for a quick look.
         data_dir: where the dataset is; None: the usual places.
@@ -64,7 +76,7 @@ class Bench:
 
     track: Track
     folder: Path
-    models: tuple[str, ...] = tuple(MODELS)
+    models: tuple[str, ...] | None = None
     seeds: int = SEEDS
     epochs: int | None = None
     rows: int | None = None
@@ -80,12 +92,23 @@ class Bench:
         Returns:
             The content of `summary.json`.
         """
-        presets = {name: self.preset(name) for name in self.models}
+        presets = {name: self.preset(name) for name in self.names}
+        if TREES in presets:
+            import_lightgbm()  # refuses now, and not after hours of training, if it is not there
         series = _newest(self.track.load(self.data_dir), self.rows)
         make_folder(self.folder)
         for name, chosen in presets.items():
             _OneModel(self, name, chosen, series).run(listener)
-        return summarise_bench(self.folder, self.track, series, self.models, command)
+        return summarise_bench(self.folder, self.track, series, self.names, command)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models that are run."""
+        return compared(self.track) if self.models is None else self.models
+
+    def epochs_of(self, name: str) -> int:
+        """How many epochs a model trains for; 0 for one that has none."""
+        return 0 if _is_reference(name) else self.preset(name).training.epochs
 
     def preset(self, name: str) -> Preset:
         """How a model is run on this track."""
@@ -95,12 +118,26 @@ class Bench:
         return replace(chosen, training=replace(chosen.training, epochs=self.epochs))
 
 
+def _is_reference(name: str) -> bool:
+    """Whether a model is what a user would have instead: an online reference, or trees."""
+    return name in (*REFERENCES, TREES)
+
+
+class _Outcome(NamedTuple):
+    """What became of a model."""
+
+    records: Records
+    parameters: dict[str, int]
+    settings: dict[str, Any]
+    trained: float  # when training ended, by the clock of `time.perf_counter`
+
+
 class _OneModel:
     """One model's way through the bench."""
 
     def __init__(self, bench: Bench, name: str, chosen: Preset, series: Series):
         self.bench, self.name, self.chosen = bench, name, chosen
-        self.reference = name in REFERENCES
+        self.reference = _is_reference(name)
         self.seeds = 1 if self.reference else bench.seeds
         self.train, self.test, self.pipeline = prepare(series, bench.track.fraction, **chosen.features)
         self.plan = self._plan()
@@ -112,26 +149,25 @@ class _OneModel:
             self._check(facts.get("plan"), "json")
             listener.end(self.name, None)
             return
-        listener.begin(self.name, 0 if self.reference else self.chosen.training.epochs)
+        listener.begin(self.name, self.bench.epochs_of(self.name))
         begin = time.perf_counter()
-        model = self._trained(listener)
-        trained = time.perf_counter()
-        listener.filtering()
-        records = evaluate(model, self.test, past=self.train)
-        write_records(self.file("parquet"), records)
-        scores = seed_scores(records)
+        outcome = self._trees(listener) if self.name == TREES else self._tracker(listener)
+        write_records(self.file("parquet"), outcome.records)
+        scores = seed_scores(outcome.records)
         end = time.perf_counter()
-        build_it = functools.partial(build, model.name, model.task, **model.settings)
         facts = {
             "plan": self.plan,
             "reference": self.reference,
             "seeds": [{name: finite(value) for name, value in row.items()} for row in scores],
             "failure_rate": failure_rate(np.array([row["nll_max"] for row in scores])),
-            "parameters": capacity(build_it, model.task.size)._asdict(),
+            "parameters": outcome.parameters,
             "features": _plain(self.chosen.features),
-            "settings": _plain(model.settings),
+            "settings": _plain(outcome.settings),
             "training": None if self.reference else self.chosen.training.to_dict(),
-            "seconds": {"train": round(trained - begin, 1), "evaluate": round(end - trained, 1)},
+            "seconds": {
+                "train": round(outcome.trained - begin, 1),
+                "evaluate": round(end - outcome.trained, 1),
+            },
         }
         write_bytes(self.file("json"), json.dumps(facts, indent=1).encode())
         listener.end(self.name, end - begin)
@@ -139,6 +175,24 @@ class _OneModel:
     def file(self, ending: str) -> Path:
         """Where a part of it is kept."""
         return self.bench.folder / f"{self.name}.{ending}"
+
+    def _tracker(self, listener: Listener) -> _Outcome:
+        model = self._trained(listener)
+        trained = time.perf_counter()
+        listener.filtering()
+        records = evaluate(model, self.test, past=self.train)
+        build_it = functools.partial(build, model.name, model.task, **model.settings)
+        counts = capacity(build_it, model.task.size)._asdict()
+        return _Outcome(records, counts, model.settings, trained)
+
+    def _trees(self, listener: Listener) -> _Outcome:
+        settings = TreeSettings(**self.chosen.settings)
+        trees = fit_trees(self.train, settings)
+        trained = time.perf_counter()
+        listener.filtering()
+        records = evaluate_trees(trees, self.test, past=self.train)
+        counts = {"total": trees.parameters, "inference": trees.parameters}
+        return _Outcome(records, counts, asdict(settings), trained)
 
     def _trained(self, listener: Listener) -> Model:
         if self.file("lt").exists():

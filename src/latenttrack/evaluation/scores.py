@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from latenttrack.models.components import Gaussian, gaussian_mean_distance
 from latenttrack.models.predictive import Predictive
+from latenttrack.models.warped import Warped
 
 
 class Scores(NamedTuple):
@@ -48,15 +49,20 @@ def score(predictive: Predictive, y: Float[Array, ""]) -> Scores:
 
 
 def crps(predictive: Predictive, y: Float[Array, ""]) -> Float[Array, ""]:
-    """The continuous ranked probability score of a mixture."""
-    return jnp.sum(predictive.weights * predictive.components.mean_distance(y)) - half_spread(predictive)
+    """The continuous ranked probability score of a forecast."""
+    if isinstance(predictive, Warped):
+        return _warped_crps(predictive, y)
+    return _mean_distance(predictive, y) - half_spread(predictive)
 
 
 def half_spread(predictive: Predictive) -> Float[Array, ""]:
     """1/2 E|Y - Y'| of two independent draws: exact for Gaussian mixtures, by quadrature for others."""
+    if isinstance(predictive, Warped):
+        return _warped_half_spread(predictive, _tabulate(predictive.base))
     if isinstance(predictive.components, Gaussian):
         return _gaussian_half_spread(predictive.components, predictive.weights)
-    return _integrated_half_spread(predictive)
+    table = _tabulate(predictive)
+    return _simpson(table.h, table.F * (1.0 - table.F)) + table.below + table.above
 
 
 def _gaussian_half_spread(components: Gaussian, weights: Float[Array, " K"]) -> Float[Array, ""]:
@@ -78,26 +84,84 @@ def _gaussian_half_spread(components: Gaussian, weights: Float[Array, " K"]) -> 
     return own + jnp.sum(once * weights[None, :] * weights[index] * distance)
 
 
-def _integrated_half_spread(predictive: Predictive, cells: int = 256) -> Float[Array, ""]:
-    """Int F (1 - F) du for any components, from densities on a grid and closed forms beyond it.
+class _Table(NamedTuple):
+    """The distribution function of a mixture on a grid from a to b in steps of h, and the tails beyond it."""
 
-    The grid reaches 8 scales past the outermost components. On it F is the running integral of the density
-    (cubic rule for each cell), which is far cheaper than as many distribution functions; beyond it F (1 - F)
-    is the tail probability up to its square, and int P(Y > u) du = E(Y - b)_+ has a closed form. Components
-    narrower than a five-hundredth of the grid are not resolved.
+    a: Float[Array, ""]
+    b: Float[Array, ""]
+    h: Float[Array, ""]
+    F: Float[Array, " nodes"]
+    below: Float[Array, ""]  # int_-inf^a F du = E(a - Y)_+
+    above: Float[Array, ""]  # int_b^inf (1 - F) du = E(Y - b)_+
+
+
+def _tabulate(mixture: Predictive, cells: int = 256) -> _Table:
+    """F for any components, from densities on a grid and closed forms beyond it.
+
+    The grid reaches 8 scales past the outermost components that matter: those left out hold less than .003 of
+    the probability together, so that beyond the grid F (1 - F) is the tail probability up to its square. On
+    it F is the running integral of the density (cubic rule for each cell), which is far cheaper than as many
+    distribution functions. Components narrower than a five-hundredth of the grid are not resolved.
     """
-    components, weights = predictive.components, predictive.weights
-    a = jnp.min(components.loc - 8.0 * components.scale)
-    b = jnp.max(components.loc + 8.0 * components.scale)
+    components, weights = mixture.components, mixture.weights
+    matters = weights > 0.003 / weights.shape[0]
+    a = jnp.min(jnp.where(matters, components.loc - 8.0 * components.scale, jnp.inf))
+    b = jnp.max(jnp.where(matters, components.loc + 8.0 * components.scale, -jnp.inf))
     h = (b - a) / cells
-    density = jnp.exp(jax.vmap(predictive.log_prob)(a + h * np.arange(-1, cells + 2, dtype=np.float32)))
+    density = jnp.exp(jax.vmap(mixture.log_prob)(a + h * np.arange(-1, cells + 2, dtype=np.float32)))
     rise = h * (13.0 * (density[1:-2] + density[2:-1]) - density[:-3] - density[3:]) / 24.0
-    start, end = predictive.cdf(a), predictive.cdf(b)
+    start, end = mixture.cdf(a), mixture.cdf(b)
     climb = jnp.concatenate([jnp.zeros(1), jnp.cumsum(rise)])
     F = start + climb * ((end - start) / climb[-1])
-    simpson = np.tile([4.0, 2.0], cells // 2 + 1)[: cells + 1]
-    simpson = np.concatenate([[1.0], simpson[: cells - 1], [1.0]]).astype(np.float32)
-    middle = h / 3.0 * jnp.sum(simpson * F * (1.0 - F))
-    above = 0.5 * (components.mean_distance(b) + components.mean() - b)
-    below = 0.5 * (components.mean_distance(a) - components.mean() + a)
-    return middle + jnp.sum(weights * (above + below))
+    return _Table(a, b, h, F, _shortfall(mixture, a), _excess(mixture, b))
+
+
+def _simpson(h: Float[Array, ""], values: Float[Array, " nodes"]) -> Float[Array, ""]:
+    """Simpson's rule for an even number of cells of width h."""
+    weights = np.ones(values.shape[0], np.float32)
+    weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
+    return h / 3.0 * jnp.sum(weights * values)
+
+
+def _warped_half_spread(predictive: Warped, table: _Table) -> Float[Array, ""]:
+    """Int H(F) (1 - H(F)) du; in the tails H is linear."""
+    F, heights = predictive.warp(table.F), predictive.heights
+    return _simpson(table.h, F * (1.0 - F)) + heights[0] * table.below + heights[-1] * table.above
+
+
+def _warped_crps(predictive: Warped, y: Float[Array, ""]) -> Float[Array, ""]:
+    """E'|Y - y| = E|Y - y| + int_-inf^y D du - int_y^inf D du with D = H(F) - F; and the half spread."""
+    base = predictive.base
+    table = _tabulate(base)
+    D = predictive.warp(table.F) - table.F
+    climb = jnp.concatenate([jnp.zeros(1), jnp.cumsum(0.5 * table.h * (D[1:] + D[:-1]))])
+    # In the tails H is linear: D is (h - 1) F below the grid and (1 - h) (1 - F) above it.
+    low, high = predictive.heights[0] - 1.0, 1.0 - predictive.heights[-1]
+    cell = jnp.clip((y - table.a) / table.h, 0.0, float(D.shape[0] - 1))
+    i = jnp.minimum(cell.astype(int), D.shape[0] - 2)
+    part = cell - i.astype(cell.dtype)
+    left = (
+        low * _shortfall(base, jnp.minimum(y, table.a))
+        + climb[i]
+        + table.h * part * (D[i] + 0.5 * part * (D[i + 1] - D[i]))
+        + high * (table.above - _excess(base, jnp.maximum(y, table.b)))
+    )
+    whole = low * table.below + climb[-1] + high * table.above
+    return _mean_distance(base, y) + 2.0 * left - whole - _warped_half_spread(predictive, table)
+
+
+def _mean_distance(mixture: Predictive, y: Float[Array, ""]) -> Float[Array, ""]:
+    """E|Y - y|."""
+    return jnp.sum(mixture.weights * mixture.components.mean_distance(y))
+
+
+def _excess(mixture: Predictive, b: Float[Array, ""]) -> Float[Array, ""]:
+    """E(Y - b)_+."""
+    components = mixture.components
+    return 0.5 * jnp.sum(mixture.weights * (components.mean_distance(b) + components.mean() - b))
+
+
+def _shortfall(mixture: Predictive, a: Float[Array, ""]) -> Float[Array, ""]:
+    """E(a - Y)_+."""
+    components = mixture.components
+    return 0.5 * jnp.sum(mixture.weights * (components.mean_distance(a) - components.mean() + a))

@@ -1,16 +1,18 @@
 """Tracks as data: what is predicted, when its label is known, and what a sentinel means.
 
-A track says nothing about features, models or training: those belong to presets (training/presets.py), so
+A track says nothing about features, settings or training: those belong to presets (training/presets.py), so
 that any model runs on any track.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from latenttrack.data.embedded import airports
 from latenttrack.data.jena import MEASUREMENTS, SENTINEL, jena_series
 from latenttrack.data.matching import choose
+from latenttrack.data.public import public_series
 from latenttrack.data.series import Series
 
 
@@ -28,6 +30,8 @@ class Track:
         sentinels: "keep" or "missing": what becomes of the value that stands for a failed sensor.
         without: measurements that are left out.
         fraction: share of the rows before the cut between training and test.
+        compared: "paper": unless told otherwise, the paper's models and the online references are run;
+            "all": every model there is.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Track:
     sentinels: str = "keep"
     without: tuple[str, ...] = ()
     fraction: float = 0.7
+    compared: str = "all"
 
     @property
     def sentinel(self) -> float:
@@ -65,23 +70,51 @@ def _airports(track: Track, data_dir: str | Path | None) -> Series:
     return airports()
 
 
-LOADERS: dict[str, Callable[[Track, str | Path | None], Series]] = {"jena": _jena, "airports": _airports}
+def _public(track: Track, data_dir: str | Path | None) -> Series:
+    return public_series(track.dataset, data_dir, horizon=track.horizon, delay=track.delay)
+
+
+LOADERS: dict[str, Callable[[Track, str | Path | None], Series]] = {
+    "jena": _jena,
+    "airports": _airports,
+    "etth1": _public,
+    "bike": _public,
+}
 
 _PAPER = "Jena, temperature 6 hours ahead, label known before the next hour (as published)"
+
+
+def _paper(name: str, summary: str, presets: str, **changes: Any) -> Track:
+    """The paper's protocol, or a variant of it."""
+    return Track(name, f"{_PAPER}; {summary}", presets, compared="paper", **changes)
+
+
+def _honest(name: str, what: str, hours: int, **changes: Any) -> Track:
+    """A label is known when it is measured: as many hours later as it lies ahead."""
+    ahead = "in the next hour" if hours == 1 else f"{hours} hours ahead"
+    summary = f"{what} {ahead}, label known when it is measured"
+    return Track(name, summary, "bounded", horizon=hours, delay=hours, **changes)
+
 
 TRACKS = {
     track.name: track
     for track in (
-        Track("paper", f"{_PAPER}; raw sentinels, ReLU", "paper"),
-        Track("paper-clean", f"{_PAPER}; sentinels are missing, tanh", "bounded", sentinels="missing"),
-        Track(
+        _paper("paper", "raw sentinels, ReLU", "paper"),
+        _paper("paper-clean", "sentinels are missing, tanh", "bounded", sentinels="missing"),
+        _paper(
             "paper-no-temperature",
-            f"{_PAPER}; inputs without T, Tpot and VPmax, which give the temperature away",
+            "inputs without T, Tpot and VPmax, which give the temperature away",
             "paper",
             without=("T", "Tpot", "VPmax"),
         ),
-        Track("paper-raw-target", f"{_PAPER}; target in degrees, not standardised", "raw-target"),
-        Track("paper-raw", f"{_PAPER}; neither inputs nor target standardised", "raw"),
+        _paper("paper-raw-target", "target in degrees, not standardised", "raw-target"),
+        _paper("paper-raw", "neither inputs nor target standardised", "raw"),
+        _honest("next-hour", "Jena, temperature", 1, sentinels="missing"),
+        _honest("six-hours", "Jena, temperature", 6, sentinels="missing"),
+        _honest("etth1-next-hour", "transformer, oil temperature", 1, dataset="etth1"),
+        _honest("etth1-six-hours", "transformer, oil temperature", 6, dataset="etth1"),
+        _honest("bike-next-hour", "bike sharing, bikes rented", 1, dataset="bike"),
+        _honest("bike-six-hours", "bike sharing, bikes rented", 6, dataset="bike"),
         Track(
             "airports",
             "three New York airports, temperature of the next hour; comes with the package",

@@ -78,10 +78,25 @@ class Anchored(AbstractTracker):
         anchor = jnp.nan_to_num(state.anchors[-1])
         return self.inner.predict(state.inner, x, key).affine(anchor, jnp.asarray(self.scale))
 
+    def inside(self, window: Window) -> Window:
+        """A whole stream as the inner tracker sees it, from an empty belief: residuals for labels."""
+        return self._listen(self.init(), window)[0]
+
     def window_terms(
         self, state: AnchoredState, window: Window, key: PRNGKeyArray
     ) -> tuple[Terms, AnchoredState]:
         """The reference runs over the window first; its residuals are the inner tracker's labels."""
+        residual, (reference, anchors, started) = self._listen(state, window)
+        terms, inner = self.inner.window_terms(state.inner, residual, key)
+        # Densities are per unit of y: a residual unit is `scale` of them.
+        terms = terms._replace(
+            log_likelihood=terms.log_likelihood - math.log(self.scale),
+            log_predictive=terms.log_predictive - math.log(self.scale),
+        )
+        return terms, AnchoredState(reference, inner, anchors, started)
+
+    def _listen(self, state: AnchoredState, window: Window) -> tuple[Window, _Anchors]:
+        """Run the reference over W steps: the window of residuals, and the reference's part of the state."""
 
         def body(carry: _Anchors, row: Window) -> tuple[_Anchors, tuple[Array, Array]]:
             reference, anchors, started = carry
@@ -93,16 +108,10 @@ class Anchored(AbstractTracker):
             return (reference, jnp.append(anchors[1:], anchor), started), (anchor, due)
 
         carry = (state.reference, state.anchors, state.started)
-        (reference, anchors, started), (anchor, due) = jax.lax.scan(body, carry, window)
+        carry, (anchor, due) = jax.lax.scan(body, carry, window)
         residual = window._replace(
             y=(window.y - jnp.nan_to_num(anchor)) / self.scale,
             due_y=(window.due_y - jnp.nan_to_num(due)) / self.scale,
             due_observed=window.due_observed & ~jnp.isnan(due),
         )
-        terms, inner = self.inner.window_terms(state.inner, residual, key)
-        # Densities are per unit of y: a residual unit is `scale` of them.
-        terms = terms._replace(
-            log_likelihood=terms.log_likelihood - math.log(self.scale),
-            log_predictive=terms.log_predictive - math.log(self.scale),
-        )
-        return terms, AnchoredState(reference, inner, anchors, started)
+        return residual, carry

@@ -12,12 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from latenttrack.data.matching import choose
+from latenttrack.models.deterministic import DeterministicTrack, PlainRecurrent
 from latenttrack.models.draws import Independent, make_draws
 from latenttrack.models.dssm import DSSM
 from latenttrack.models.gaussian import GaussianLayer
 from latenttrack.models.heads import HEADS
 from latenttrack.models.hypernetwork import Activation, Hypernetwork
 from latenttrack.models.latent_track import LatentTrack
+from latenttrack.models.memory import AbstractMemory, Paired, Prompt, extra_inputs
 from latenttrack.models.noise import AbstractNoise, GaussianNoise, StudentTNoise
 from latenttrack.models.references import RLS, Repeat
 from latenttrack.models.static import BayesByBackprop, DeepEnsemble, MCDropout
@@ -42,6 +44,7 @@ def latent_track(
     head: str = "gaussian",
     activation: str = "tanh",
     skip: bool = False,
+    prompt: bool = False,
     summary_dropout: float = 0.0,
     hidden_dropout: float = 0.0,
     prior_log_sd: float = -1.0,
@@ -55,8 +58,7 @@ def latent_track(
     emission = choose("head", head, HEADS)()
     noise = 2 * latent_size if structured else latent_size
     return LatentTrack(
-        encoder=eqx.nn.MLP(task.size + 1, encoder_size, encoder_size, 1, act, act, key=k_enc),
-        summariser=choose("summariser", summariser, SUMMARISERS)(encoder_size, hidden_size, key=k_sum),
+        memory=_memory(task, (k_enc, k_sum), act, encoder_size, summariser, hidden_size, prompt),
         posterior=GaussianLayer(hidden_size, latent_size, log_sd=prior_log_sd, key=k_q),
         prior=GaussianLayer(
             hidden_size + latent_size * structured, latent_size, log_sd=prior_log_sd, key=k_p
@@ -75,7 +77,74 @@ def latent_track(
         train_draws=Independent(train_K, noise),
         summary_dropout=eqx.nn.Dropout(summary_dropout),
         structured=structured,
-        delay=task.delay,
+    )
+
+
+def deterministic_track(
+    task: Task,
+    key: PRNGKeyArray,
+    *,
+    hidden_size: int = 64,
+    latent_size: int = 8,
+    encoder_size: int = 16,
+    features: int = 24,
+    predictor: tuple[int, ...] = (8,),
+    summariser: str = "gru",
+    head: str = "gaussian",
+    activation: str = "tanh",
+    skip: bool = False,
+    prompt: bool = False,
+    summary_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+) -> DeterministicTrack:
+    """LatentTrack, unstructured, with the prior's mean for z and no distribution."""
+    act = choose("activation", activation, ACTIVATIONS)
+    k_enc, k_sum, k_z, k_g = jax.random.split(key, 4)
+    emission = choose("head", head, HEADS)()
+    return DeterministicTrack(
+        memory=_memory(task, (k_enc, k_sum), act, encoder_size, summariser, hidden_size, prompt),
+        mean=eqx.nn.Linear(hidden_size, latent_size, key=k_z),
+        hypernetwork=Hypernetwork(
+            latent_size,
+            (task.size, *predictor, emission.size),
+            features=features,
+            activation=act,
+            skip=skip,
+            dropout=hidden_dropout,
+            key=k_g,
+        ),
+        head=emission,
+        summary_dropout=eqx.nn.Dropout(summary_dropout),
+    )
+
+
+def plain_recurrent(
+    task: Task,
+    key: PRNGKeyArray,
+    *,
+    hidden_size: int = 64,
+    encoder_size: int = 16,
+    predictor: tuple[int, ...] = (52,),
+    summariser: str = "gru",
+    head: str = "gaussian",
+    activation: str = "tanh",
+    skip: bool = False,
+    prompt: bool = False,
+    summary_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+) -> PlainRecurrent:
+    """LatentTrack's memory, and an ordinary network on [h, x]."""
+    act = choose("activation", activation, ACTIVATIONS)
+    k_enc, k_sum, k_f, k_skip = jax.random.split(key, 4)
+    emission = choose("head", head, HEADS)()
+    return PlainRecurrent(
+        memory=_memory(task, (k_enc, k_sum), act, encoder_size, summariser, hidden_size, prompt),
+        layers=_stack((hidden_size + task.size, *predictor, emission.size), k_f),
+        skip=eqx.nn.Linear(task.size, 1, key=k_skip) if skip else None,
+        head=emission,
+        summary_dropout=eqx.nn.Dropout(summary_dropout),
+        hidden_dropout=eqx.nn.Dropout(hidden_dropout),
+        activation=act,
     )
 
 
@@ -258,6 +327,22 @@ def rls_t(task: Task, key: PRNGKeyArray, *, forgetting: float = 0.9999) -> RLS:
 def _rls(task: Task, key: PRNGKeyArray, noise: AbstractNoise, forgetting: float) -> RLS:
     del key
     return RLS(noise, tuple(range(task.size)), forgetting=forgetting)
+
+
+def _memory(
+    task: Task,
+    keys: tuple[PRNGKeyArray, PRNGKeyArray],
+    act: Activation,
+    encoder_size: int,
+    summariser: str,
+    hidden_size: int,
+    prompt: bool,
+) -> AbstractMemory:
+    """An encoder with one hidden layer, and a summariser."""
+    inputs = task.size + extra_inputs(prompt)
+    encoder = eqx.nn.MLP(inputs, encoder_size, encoder_size, 1, act, act, key=keys[0])
+    recurrent = choose("summariser", summariser, SUMMARISERS)(encoder_size, hidden_size, key=keys[1])
+    return Prompt(encoder, recurrent) if prompt else Paired(encoder, recurrent, task.delay)
 
 
 def _layer(in_size: int, out_size: int, act: Activation, key: PRNGKeyArray) -> eqx.nn.MLP:

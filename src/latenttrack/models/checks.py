@@ -6,7 +6,7 @@ on its name.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from latenttrack.data.matching import unknown_name
@@ -59,6 +59,24 @@ def check_settings(model: str, builder: Callable[..., Any], settings: Mapping[st
 def check_scale(model: str, value: Any) -> None:
     """Refuse an `anchor_scale` by which nothing can be divided."""
     _check(model, "anchor_scale", value, _POSITIVE)
+
+
+def check_safety_net(model: str, names: Any, references: Sequence[str]) -> None:
+    """Refuse a `safety_net` that is not a tuple of references, each once and not the model itself."""
+    rule: _Rule = ("a tuple of references, at least one", lambda v: isinstance(v, tuple) and len(v) > 0)
+    _check(model, "safety_net", names, rule)
+    for name in names:
+        if name not in references:
+            raise unknown_name("safety net", str(name), references)
+    if len({model, *names}) != 1 + len(names):
+        raise LatentTrackError(
+            f"the safety net of {model} names a member twice: give each once, without {model}"
+        )
+
+
+def check_recalibrate(model: str, value: Any) -> None:
+    """Refuse a `recalibrate` that is neither on nor off."""
+    _check(model, "recalibrate", value, _BY_ANNOTATION[bool])
 
 
 def _check(model: str, name: str, value: Any, rule: _Rule) -> None:

@@ -4,7 +4,9 @@ A `Predictive` mixes them. Every array here has shape [K] (K = 1 is a single dis
 """
 
 import abc
+import itertools
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -130,6 +132,62 @@ class StudentT(AbstractComponents):
     def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "StudentT":
         """The same df, location and scale moved."""
         return StudentT(loc + scale * self.loc, scale * self.scale, self.df)
+
+
+class Joined(AbstractComponents):
+    """Distributions of several kinds in one list: the first part's, then the second's, and so on."""
+
+    parts: tuple[AbstractComponents, ...]
+
+    def __init__(self, parts: tuple[AbstractComponents, ...]):
+        self.parts = parts
+
+    # What is a field of every other kind is computed here, of which mypy disapproves.
+    @property  # type: ignore[misc]
+    def loc(self) -> Float[Array, " K"]:  # type: ignore[override]
+        """The parts' locations."""
+        return jnp.concatenate([part.loc for part in self.parts])
+
+    @property  # type: ignore[misc]
+    def scale(self) -> Float[Array, " K"]:  # type: ignore[override]
+        """The parts' scales."""
+        return jnp.concatenate([part.scale for part in self.parts])
+
+    def mean(self) -> Float[Array, " K"]:
+        """The parts' means."""
+        return jnp.concatenate([part.mean() for part in self.parts])
+
+    def variance(self) -> Float[Array, " K"]:
+        """The parts' variances."""
+        return jnp.concatenate([part.variance() for part in self.parts])
+
+    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """The parts' log densities."""
+        return jnp.concatenate([part.log_prob(y) for part in self.parts])
+
+    def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """The parts' distribution functions."""
+        return jnp.concatenate([part.cdf(y) for part in self.parts])
+
+    def mean_distance(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """The parts' E|Y - y|."""
+        return jnp.concatenate([part.mean_distance(y) for part in self.parts])
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " K"]:
+        """One draw from each distribution of each part."""
+        keys = jax.random.split(key, len(self.parts))
+        return jnp.concatenate([part.sample(k) for part, k in zip(self.parts, keys, strict=True)])
+
+    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "Joined":
+        """Every part moved and scaled."""
+        return Joined(tuple(part.affine(loc, scale) for part in self.parts))
+
+
+def join(parts: Sequence[AbstractComponents]) -> AbstractComponents:
+    """The distributions of all parts in one list, in order; neighbours of one kind become one part."""
+    kinds = [list(group) for _, group in itertools.groupby(parts, type)]
+    merged = [jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *group) for group in kinds]
+    return merged[0] if len(merged) == 1 else Joined(tuple(merged))
 
 
 def gaussian_mean_distance(d: Float[Array, "..."], scale: Float[Array, "..."]) -> Float[Array, "..."]:

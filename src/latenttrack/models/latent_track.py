@@ -12,10 +12,8 @@ the summariser.
 
 With delayed labels "h_{t-1}" is the summary of every label known when step t is predicted, and the
 posterior's "h_t" is that summary with the pair (x_t, y_t) folded in. Without delay these are exactly the
-paper's.
+paper's. A prompt memory (models/memory.py) hears of x_t before step t is predicted.
 """
-
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -27,17 +25,14 @@ from latenttrack.models.draws import AbstractDraws
 from latenttrack.models.gaussian import DiagonalGaussian, GaussianLayer, kl_divergence
 from latenttrack.models.heads import AbstractHead
 from latenttrack.models.hypernetwork import Hypernetwork
+from latenttrack.models.memory import AbstractMemory
 from latenttrack.models.predictive import Predictive
-from latenttrack.models.summarisers import AbstractSummariser
-
-Encoder = Callable[[Float[Array, " F+1"]], Float[Array, " E"]]
 
 
 class LatentTrack(AbstractTracker):
     """The filter in function space; `structured` picks the transition instead of the marginal prior."""
 
-    encoder: Encoder
-    summariser: AbstractSummariser
+    memory: AbstractMemory
     posterior: GaussianLayer
     prior: GaussianLayer
     hypernetwork: Hypernetwork
@@ -46,32 +41,31 @@ class LatentTrack(AbstractTracker):
     train_draws: AbstractDraws  # for training
     summary_dropout: eqx.nn.Dropout
     structured: bool = eqx.field(static=True)
-    delay: int = eqx.field(static=True)
 
     def init(self) -> State:
         """h_0."""
-        return self.summariser.init()
+        return self.memory.init()
 
     def update(self, state: State, x: Float[Array, " F"], y: Float[Array, ""]) -> State:
         """h_t = S(h_{t-1}, Enc([x_t, y_t]))."""
-        return self.summariser(state, self.encode(x, y))
+        return self.memory.update(state, x, y)
+
+    def advance(self, state: State, x: Float[Array, " F"]) -> State:
+        """A prompt memory takes note of x_t."""
+        return self.memory.advance(state, x)
 
     def predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The mixture 1/K sum_k p(y | x; g(z_k)), z_k from the prior or through the transition."""
-        z = self.latents(self.summariser.read(state), self.draws(key))
+        z = self.latents(self.memory.read(state), self.draws(key))
         return Predictive.equal(self.head(self.hypernetwork(x, z)))
 
     def window_terms(self, state: State, window: Window, key: PRNGKeyArray) -> tuple[Terms, State]:
         """The recurrence in a scan; then, as it does not depend on z, all steps' terms at once."""
-        e = jax.vmap(self.encode)(window.due_x, window.due_y)
-        states = self.summariser.unroll(state, e, window.due_observed)
+        states = self.memory.unroll(state, window)
+        after = self.memory.fold(states, window)
         keys = jax.random.split(key, window.y.shape[0])
-        terms = jax.vmap(self._terms)(states, self._after(states, window), window.x, window.y, keys)
+        terms = jax.vmap(self._terms)(states, after, window.x, window.y, keys)
         return terms, jax.tree.map(lambda leaf: leaf[-1], states)
-
-    def encode(self, x: Float[Array, " F"], y: Float[Array, ""]) -> Float[Array, " E"]:
-        """e = Enc([x, y])."""
-        return self.encoder(jnp.append(x, y))
 
     def latents(self, h: Float[Array, " H"], eps: Float[Array, "K noise"]) -> Float[Array, "K dz"]:
         """K draws of z_t given the summary before step t, from K rows of standard-normal noise."""
@@ -84,19 +78,11 @@ class LatentTrack(AbstractTracker):
         """p(z_t | z_{t-1}, h_{t-1}) for K previous latents."""
         return self.prior.shared(h, z)
 
-    def _after(self, states: State, window: Window) -> State:
-        """The W beliefs from which the steps are predicted, each with its own pair folded in."""
-        if self.delay > 1:
-            return jax.vmap(self.update)(states, window.x, window.y)
-        # Without delay that is the belief of the next step: only the last one is still to be made.
-        last = self.update(jax.tree.map(lambda leaf: leaf[-1], states), window.x[-1], window.y[-1])
-        return jax.tree.map(lambda leaf, end: jnp.concatenate([leaf[1:], end[None]]), states, last)
-
     def _terms(self, state: State, after: State, x: Array, y: Array, key: PRNGKeyArray) -> Terms:
         """Terms of one step, predicted from `state`; `after` is that belief with its pair folded in."""
         k_prior, k_posterior, k_summary, k_hidden = jax.random.split(key, 4)
-        h = self.summary_dropout(self.summariser.read(state), key=k_summary)
-        q = self.posterior(self.summariser.read(after))
+        h = self.summary_dropout(self.memory.read(state), key=k_summary)
+        q = self.posterior(self.memory.read(after))
         eps = self.train_draws(k_posterior)
 
         if self.structured:

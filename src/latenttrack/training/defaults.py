@@ -6,7 +6,7 @@ from typing import Any
 
 from latenttrack.data.matching import unknown_name
 from latenttrack.errors import LatentTrackError
-from latenttrack.models.registry import REFERENCES, STATIC
+from latenttrack.models.registry import DETERMINISTIC, REFERENCES, STATIC
 from latenttrack.training.settings import Training
 
 OBJECTIVE_OF = {
@@ -15,6 +15,8 @@ OBJECTIVE_OF = {
     "mc-dropout": "nll",
     "bbb": "static-elbo",
     "deep-ensemble": "nll",
+    "lt-deterministic": "nll",
+    "gru": "nll",
 }
 
 
@@ -55,13 +57,14 @@ def check_objective(name: str, objective: str) -> None:
     """
     if name in REFERENCES:  # they are not trained
         return
-    if objective == "elbo" and name in STATIC:
+    if objective == "elbo" and name in (*STATIC, *DETERMINISTIC):
         raise LatentTrackError(
             f"objective 'elbo' is for models with a latent at each step, and {name} has none: "
             f"give {OBJECTIVE_OF[name]!r}"
         )
     if objective == "static-elbo" and name not in STATIC:
+        others = "'nll'" if name in DETERMINISTIC else "'elbo' or 'prior-predictive'"
         raise LatentTrackError(
             f"objective 'static-elbo' is for models whose weights alone are uncertain, unlike {name}: "
-            "give 'elbo' or 'prior-predictive'"
+            f"give {others}"
         )

@@ -16,6 +16,7 @@ from latenttrack.data.series import Series, require_learnable
 from latenttrack.models.base import AbstractTracker, Window
 from latenttrack.models.layout import cut, hide_unknown, lay_out
 from latenttrack.models.stack import Stack, build_stack, in_groups
+from latenttrack.models.use import innermost, log_unit, seen_inside
 from latenttrack.training.checkpoint import describe_optimiser, fingerprint, load_checkpoint, save_checkpoint
 from latenttrack.training.schedules import EPOCHS, updates_per_epoch
 from latenttrack.training.settings import Training
@@ -79,25 +80,26 @@ def train(
     require_learnable(series)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     keys = jnp.stack([jax.random.fold_in(key, s) for s in numbers])
-    start = build_stack(build, jax.vmap(lambda k: jax.random.fold_in(k, 0))(keys))
-    if not jax.tree.leaves(start.params):  # a reference: it learns online, there is nothing to train
-        return Trained(start, [], [0] * len(numbers))
+    whole = build_stack(build, jax.vmap(lambda k: jax.random.fold_in(k, 0))(keys))
+    if not jax.tree.leaves(whole.params):  # a reference: it learns online, there is nothing to train
+        return Trained(whole, [], [0] * len(numbers))
 
-    data, tail = _prepare(series, training)
+    start = Stack(innermost(whole.params), innermost(whole.rest), len(whole))
+    data, tail = _prepare(series, training, whole[0])
     updates = updates_per_epoch(training, data.y.shape[1]) * training.epochs
     problem = Problem(
         start.rest, training, training.make_optimiser(updates), max(int(data.observed.sum()), 1)
     )
     runs = jax.vmap(lambda p: _Run(new_learner(problem, p), no_best(p)))(start.params)
     wide = data.y.shape[0] >= _WIDE_ENOUGH
-    loop = _Loop(problem, data, tail, together=not wide if together is None else together)
+    loop = _Loop(problem, data, tail, log_unit(whole[0]), together=not wide if together is None else together)
     plan = {
         "training": training.to_dict(),
         "seeds": numbers,
         "key": jax.random.key_data(key).tolist(),
         "delay": series.delay,
         # Without the addresses of functions, which are others in the next process.
-        "model": re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(start)),
+        "model": re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(whole)),
     }
     if training.optimiser is not None:
         plan["optimiser"] = describe_optimiser(training.optimiser, start.params)
@@ -106,8 +108,10 @@ def train(
         loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress
     )
     if tail is None:
-        return Trained(start.replace(runs.learner.average), history, [training.epochs] * len(numbers))
-    return Trained(start.replace(runs.best.params), history, [int(e) + 1 for e in runs.best.epoch])
+        params, epochs = runs.learner.average, [training.epochs] * len(numbers)
+    else:
+        params, epochs = runs.best.params, [int(e) + 1 for e in runs.best.epoch]
+    return Trained(whole.replace(eqx.tree_at(innermost, whole.params, params)), history, epochs)
 
 
 def _all_epochs(
@@ -135,15 +139,23 @@ def _all_epochs(
     return runs, history
 
 
-def _prepare(series: Series, training: Training) -> tuple[Window, Tail | None]:
-    """The training windows, and the validation tail if one is kept."""
+def _prepare(series: Series, training: Training, tracker: AbstractTracker) -> tuple[Window, Tail | None]:
+    """What the trained tracker sees: the training windows, and the validation tail if one is kept."""
+
+    def see(window: Window) -> Window:
+        if innermost(tracker) is tracker:
+            return window
+        inside = jax.jit(jax.vmap(lambda stream: seen_inside(tracker, stream)))
+        seen: Window = jax.tree.map(np.asarray, inside(jax.tree.map(jnp.asarray, window)))
+        return seen
+
     tail, past = None, series
     if training.validation > 0:
         past, late = series.split(1.0 - training.validation)
         require_learnable(past)
-        tail = validation_tail(series, late.time.min())
+        tail = validation_tail(series, late.time.min(), see)
     window, sequences = lay_out(past)
-    window = hide_unknown(window, sequences, series.delay)
+    window = see(hide_unknown(window, sequences, series.delay))
     multiple = training.stride if training.schedule == "exact" else training.window
     pieces = max(round(training.sequences / len(series.keys)), 1)
     return cut(window, pieces, multiple), tail
@@ -152,8 +164,9 @@ def _prepare(series: Series, training: Training) -> tuple[Window, Tail | None]:
 class _Loop:
     """The compiled epoch and its data: one program for every epoch and every seed."""
 
-    def __init__(self, problem: Problem, data: Window, tail: Tail | None, *, together: bool):
+    def __init__(self, problem: Problem, data: Window, tail: Tail | None, unit: float, *, together: bool):
         self.problem = problem
+        self.unit = unit  # added to an NLL in the trained tracker's labels, it is one in the series' labels
         self.together = together
         self.data = jax.tree.map(jnp.asarray, (data, tail))
         self.one = jax.jit(self._epoch)
@@ -172,7 +185,7 @@ class _Loop:
                 for run, k in zip(_split(runs, len(keys)), keys, strict=True)
             ]
             runs, report = _join([r for r, _ in results]), _join([e for _, e in results])
-        return runs, {k: np.asarray(v).tolist() for k, v in report._asdict().items()}
+        return runs, {k: (np.asarray(v) + self.unit).tolist() for k, v in report._asdict().items()}
 
     def _epoch(
         self, run: _Run, key: PRNGKeyArray, epoch: Array, data: tuple[Window, Tail | None]

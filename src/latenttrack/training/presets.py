@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from latenttrack.data.matching import choose
-from latenttrack.models.registry import MODELS, REFERENCES, STATIC
+from latenttrack.data.matching import choose, unknown_name
+from latenttrack.models.registry import DETERMINISTIC, MODELS, REFERENCES, STATIC
 from latenttrack.training.defaults import OBJECTIVE_OF
 from latenttrack.training.settings import Training
 
@@ -19,10 +19,10 @@ class Preset:
     """How one model is run.
 
     Attributes:
-        model: its name in the registry.
+        model: its name in the registry, or `TREES`.
         features: choices for `data.prepare`.
         settings: the builder's, where they differ from its defaults.
-        training: how it is trained; of no effect for a reference.
+        training: how it is trained; of no effect for a reference and for trees.
     """
 
     model: str
@@ -30,6 +30,12 @@ class Preset:
     settings: Mapping[str, Any] = field(default_factory=dict)
     training: Training = field(default_factory=Training)
 
+
+# Gradient-boosted trees: trained once, and no tracker (evaluation/trees.py).
+TREES = "lightgbm"
+# They have no memory and no use for scales: changes of the inputs stand in for the one (past labels they get
+# anyway), and missing values stay missing.
+_TREE_FEATURES = {"differences": (1, 2), "standardise": False, "missing": False}
 
 # Nine measurements, and sine and cosine of hour of day and day of week: the paper's 13 inputs.
 _PAPER_FEATURES = {"calendar": {"day": 1, "week": 1}, "missing": False}
@@ -45,8 +51,10 @@ def paper(name: str) -> Preset:
     if name in REFERENCES:
         # A reference is what a user would have instead: it does not let a broken sensor ruin it.
         return Preset(name, {**_PAPER_FEATURES, "clip": 6.0})
+    if name == TREES:
+        return Preset(name, _TREE_FEATURES)
     settings: dict[str, Any] = {"activation": "relu"}
-    if name != "deep-ensemble":
+    if name not in ("deep-ensemble", *DETERMINISTIC):
         settings |= {"draws": "independent", "K": 100}
     objective = OBJECTIVE_OF.get(name, "elbo")
     if name in STATIC:
@@ -59,9 +67,9 @@ def paper(name: str) -> Preset:
 def bounded(name: str) -> Preset:
     """The paper's, with tanh in place of ReLU."""
     preset = paper(name)
-    return (
-        preset if name in REFERENCES else replace(preset, settings={**preset.settings, "activation": "tanh"})
-    )
+    if name in (*REFERENCES, TREES):
+        return preset
+    return replace(preset, settings={**preset.settings, "activation": "tanh"})
 
 
 def _with_features(**features: Any) -> Callable[[str], Preset]:
@@ -82,5 +90,6 @@ FAMILIES: dict[str, Callable[[str], Preset]] = {
 
 def preset(family: str, name: str) -> Preset:
     """The preset of a model in a family; both by name."""
-    choose("model", name, MODELS)
+    if name not in (*MODELS, TREES):
+        raise unknown_name("model", name, [*MODELS, TREES])
     return choose("family of presets", family, FAMILIES)(name)

@@ -42,7 +42,10 @@ def settle(
     Returns:
         The settings from which the model is built, and which its file keeps.
     """
-    anchor, chosen = settings.get("anchor"), dict(settings)
+    anchor, informant, chosen = settings.get("anchor"), settings.get("informant"), dict(settings)
+    if informant in _FORGETFUL and "informant_settings" not in chosen:
+        window = _known(series.split(1.0 - validation)[0] if validation > 0 else series)
+        chosen["informant_settings"] = {"forgetting": best_forgetting(informant, task, window)}
     if anchor is None:
         if name in _FORGETFUL and "forgetting" not in chosen:
             chosen["forgetting"] = best_forgetting(name, task, _known(series))

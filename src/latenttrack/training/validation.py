@@ -1,5 +1,6 @@
 """Early stopping: how a seed does on the newest part of its training data, and whether to go on."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -23,10 +24,18 @@ class Tail(NamedTuple):
     counts: Bool[np.ndarray, "B T"]
 
 
-def validation_tail(series: Series, cut: np.datetime64 | float) -> Tail:
-    """Steps from `cut` on count; up to 512 steps before it warm the belief up."""
+def validation_tail(
+    series: Series, cut: np.datetime64 | float, see: Callable[[Window], Window] = lambda window: window
+) -> Tail:
+    """Steps from `cut` on count; up to 512 steps before it warm the belief up.
+
+    Args:
+        series: the training part with its tail.
+        cut: time at which the tail begins.
+        see: from whole streams [B, T, ...] to what the trained tracker sees of them.
+    """
     window, sequences = lay_out(series)
-    window = hide_unknown(window, sequences, series.delay)
+    window = see(hide_unknown(window, sequences, series.delay))
     late = sequences.valid & (series.time[sequences.row] >= cut)
     begin = max(int(np.argmax(late, axis=1)[late.any(axis=1)].min()) - _CONTEXT, 0)
     window = Window(*(leaf[:, begin:] for leaf in window))

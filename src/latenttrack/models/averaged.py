@@ -1,0 +1,125 @@
+"""A safety net: the online Bayesian average of a tracker with cheap references.
+
+Every member m forecasts every step, p_m(y). The forecast of the average is their mixture,
+
+    p(y_t) = sum_m w_m p_m(y_t)
+
+and each label that comes due moves the weights by its likelihood under the forecasts that were made for its
+step, then lends a little to everyone ("fixed share", Herbster and Warmuth 1998):
+
+    w'_m = (1 - share) w_m p_m(y) / sum_j w_j p_j(y) + share / M
+
+From equal weights, N labels later, the average is at most log(M) - N log(1 - share) nats behind its best
+member in all (without delay): share = .001 costs .001 nats a step. Should another member become the better
+one, its weight has to grow from share / M, not from nothing: log(M / share) nats, once for each change.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+
+from latenttrack.models.base import AbstractTracker, State, Terms, Window
+from latenttrack.models.components import join
+from latenttrack.models.predictive import Predictive
+from latenttrack.models.references import AbstractReference
+from latenttrack.models.ring import empty_ring, oldest, push, step_key
+from latenttrack.models.warped import require_mixture
+
+SAFETY_NET = ("rls-t", "seasonal-naive", "last-label")  # what stands beside a network unless told otherwise
+_IMPOSSIBLE = -1e30  # log-likelihood of a member that did not give one; finite, so that all may fail at once
+
+
+class AveragedState(NamedTuple):
+    """The members' beliefs, their log weights, and their forecasts of the last D steps."""
+
+    main: State
+    references: tuple[State, ...]
+    log_weights: Float[Array, " M"]
+    recent: tuple[Predictive, ...]  # a ring for each member: leaves [D, ...]
+    steps: UInt32[Array, ""]  # so far: the ring is void before step D
+
+
+class Averaged(AbstractTracker):
+    """`main` and some references, mixed with fixed-share weights.
+
+    Training is `main`'s own: the references have nothing to learn from gradients.
+    """
+
+    main: AbstractTracker
+    references: tuple[AbstractReference, ...]
+    names: tuple[str, ...] = eqx.field(static=True)  # of the members, `main` first
+    size: int = eqx.field(static=True)  # number of input features F
+    delay: int = eqx.field(static=True)
+    share: float = eqx.field(static=True, default=0.001)
+
+    def init(self) -> AveragedState:
+        """The members' beliefs before any data, equal weights."""
+        main, references = self.main.init(), tuple(r.init() for r in self.references)
+        x = jnp.zeros(self.size)
+        like = jax.eval_shape(lambda: self._forecasts(main, references, x, jax.random.key(0)))
+        M = len(self.names)
+        return AveragedState(
+            main,
+            references,
+            jnp.full(M, -jnp.log(jnp.float32(M))),
+            empty_ring(like, self.delay),
+            jnp.zeros((), jnp.uint32),
+        )
+
+    def update(self, state: AveragedState, x: Float[Array, " F"], y: Float[Array, ""]) -> AveragedState:
+        """Weigh the members by what they had forecast for this label, then let each learn from it."""
+        scores = jnp.stack([forecast.log_prob(y) for forecast in oldest(state.recent)])
+        scores = jnp.where(jnp.isfinite(scores), scores, _IMPOSSIBLE)
+        moved = jnp.log(self._shared(jax.nn.softmax(state.log_weights + scores)))
+        return AveragedState(
+            self.main.update(state.main, x, y),
+            tuple(r.update(s, x, y) for r, s in zip(self.references, state.references, strict=True)),
+            jnp.where(state.steps >= self.delay, moved, state.log_weights),
+            state.recent,
+            state.steps,
+        )
+
+    def advance(self, state: AveragedState, x: Float[Array, " F"]) -> AveragedState:
+        """Every member takes note of x; what they forecast is kept until the label is due."""
+        main = self.main.advance(state.main, x)
+        references = tuple(r.advance(s, x) for r, s in zip(self.references, state.references, strict=True))
+        forecasts = self._forecasts(main, references, x, step_key(state.steps))
+        return AveragedState(
+            main, references, state.log_weights, push(state.recent, forecasts), state.steps + 1
+        )
+
+    def predict(self, state: AveragedState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
+        """The weighted mixture of the members' mixtures, exactly: all their components in one list.
+
+        Compiled together with `advance`, the forecasts are computed once.
+        """
+        forecasts = self._forecasts(state.main, state.references, x, key)
+        parts = zip(state.log_weights, forecasts, strict=True)
+        log_weights = jnp.concatenate([weight + forecast.log_weights for weight, forecast in parts])
+        return Predictive(join([forecast.components for forecast in forecasts]), log_weights)
+
+    def window_terms(
+        self, state: AveragedState, window: Window, key: PRNGKeyArray
+    ) -> tuple[Terms, AveragedState]:
+        """Those of `main`; weights and references stay as they are, training has no use for them."""
+        terms, main = self.main.window_terms(state.main, window, key)
+        return terms, state._replace(main=main)
+
+    def weights(self, state: AveragedState) -> Float[Array, " M"]:
+        """How much each member counts now, in the order of `names`; they sum to one."""
+        return jnp.exp(state.log_weights - logsumexp(state.log_weights))
+
+    def _shared(self, weights: Float[Array, " M"]) -> Float[Array, " M"]:
+        return (1.0 - self.share) * weights + self.share / len(self.names)
+
+    def _forecasts(
+        self, main: State, references: tuple[State, ...], x: Float[Array, " F"], key: PRNGKeyArray
+    ) -> tuple[Predictive, ...]:
+        """The members' forecasts of one step."""
+        others = zip(self.references, references, strict=True)
+        first = require_mixture(self.main.predict(main, x, key))
+        return (first, *(r.predict(s, x, key) for r, s in others))

@@ -1,0 +1,90 @@
+"""Recalibration: the causal last stage that learns how far a tracker's probabilities are off.
+
+The PIT of a label, u = F(y) under the forecast made for its step, is uniform if the forecasts are right. A
+histogram of past PITs says by how much they are not. With B bins, every label that comes due moves the counts
+
+    c' = 2^(-1 / half_life) c + (1 in the bin of u)
+
+and with `prior` pseudo-counts spread evenly, bin i holds the share
+
+    g_i = (c_i + prior / B) / (sum_j c_j + prior)
+
+of the labels. The forecast becomes F'(y) = H(F(y)), H linear within each bin and rising by g_i in bin i.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+
+from latenttrack.models.base import AbstractTracker, State, Terms, Window
+from latenttrack.models.predictive import Predictive
+from latenttrack.models.ring import empty_ring, oldest, push, step_key
+from latenttrack.models.warped import Warped, find_bin, require_mixture
+
+
+class RecalibratedState(NamedTuple):
+    """The inner belief, the histogram, and the inner forecasts of the last D steps."""
+
+    inner: State
+    counts: Float[Array, " B"]
+    recent: Predictive  # a ring: leaves [D, ...]
+    steps: UInt32[Array, ""]  # so far: the ring is void before step D
+
+
+class Recalibrated(AbstractTracker):
+    """`inner` with its probabilities corrected by the histogram of its past PITs; training is `inner`'s."""
+
+    inner: AbstractTracker
+    size: int = eqx.field(static=True)  # number of input features F
+    delay: int = eqx.field(static=True)
+    bins: int = eqx.field(static=True, default=20)
+    half_life: float = eqx.field(static=True, default=1000.0)  # in labels
+    prior: float = eqx.field(static=True, default=1000.0)  # pseudo-counts
+
+    def init(self) -> RecalibratedState:
+        """Nothing counted: the forecasts stay as they are."""
+        inner, x = self.inner.init(), jnp.zeros(self.size)
+        like = jax.eval_shape(lambda: self.inner.predict(inner, x, jax.random.key(0)))
+        return RecalibratedState(
+            inner, jnp.zeros(self.bins), empty_ring(like, self.delay), jnp.zeros((), jnp.uint32)
+        )
+
+    def update(
+        self, state: RecalibratedState, x: Float[Array, " F"], y: Float[Array, ""]
+    ) -> RecalibratedState:
+        """Count the label's PIT, then let the inner tracker learn from it."""
+        pit = oldest(state.recent).cdf(y)
+        place = jax.nn.one_hot(find_bin(pit, self.bins), self.bins)
+        counts = 0.5 ** (1.0 / self.half_life) * state.counts + place
+        known = (state.steps >= self.delay) & jnp.isfinite(pit)
+        return RecalibratedState(
+            self.inner.update(state.inner, x, y),
+            jnp.where(known, counts, state.counts),
+            state.recent,
+            state.steps,
+        )
+
+    def advance(self, state: RecalibratedState, x: Float[Array, " F"]) -> RecalibratedState:
+        """The inner tracker takes note of x; what it forecasts is kept until the label is due."""
+        inner = self.inner.advance(state.inner, x)
+        forecast = self.inner.predict(inner, x, step_key(state.steps))
+        return RecalibratedState(inner, state.counts, push(state.recent, forecast), state.steps + 1)
+
+    def predict(self, state: RecalibratedState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
+        """The inner forecast, warped. Compiled together with `advance`, it is computed once."""
+        return Warped.of(require_mixture(self.inner.predict(state.inner, x, key)), self.knots(state))
+
+    def window_terms(
+        self, state: RecalibratedState, window: Window, key: PRNGKeyArray
+    ) -> tuple[Terms, RecalibratedState]:
+        """Those of `inner`; the histogram stays as it is, training has no use for it."""
+        terms, inner = self.inner.window_terms(state.inner, window, key)
+        return terms, state._replace(inner=inner)
+
+    def knots(self, state: RecalibratedState) -> Float[Array, " edges"]:
+        """H at 0, 1 / B, ..., 1: the running sums of the bins' shares."""
+        climb = jnp.cumsum(state.counts + self.prior / self.bins)
+        return jnp.concatenate([jnp.zeros(1), climb / climb[-1]])

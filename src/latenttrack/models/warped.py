@@ -1,0 +1,139 @@
+"""`Warped`: a forecast whose probabilities were found to be wrong by a known amount, put right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.models.predictive import Predictive
+
+# The grid on which moments are corrected: dense around the mean, then ever wider steps into the tails.
+_CELLS = 48
+_REACH = 40.0  # standard deviations
+_BEND = 6.0
+
+
+class Warped(Predictive):
+    """The forecast with distribution function F'(y) = H(F(y)), F that of the mixture it is made from.
+
+    H rises from 0 to 1 and is linear in each of B equal bins, so that the density is p'(y) = h(F(y)) p(y)
+    with a step function h. Density, distribution function, quantiles and draws are exact. With
+    D = F' - F the moments are, after integration by parts,
+
+        E' = E - int D(u) du,    E'(Y - E)^2 = Var - 2 int (u - E) D(u) du
+
+    where the integrals run over a fixed grid. What H leaves alone (D = 0) is exact; of the correction about
+    one part in a hundred is lost, and of the variance's more where much of it lies in the far tails (one part
+    in forty at 3.5 degrees of freedom, one in five at 2.5). The split into aleatoric and epistemic variance
+    keeps the mixture's ratio.
+
+    All that is inherited unchanged (`interval`, `variance`, `weights`) goes through these.
+    """
+
+    knots: Float[Array, " edges"]  # H at 0, 1 / B, ..., 1
+    shift: Float[Array, "2"]  # int D du, int (u - E) D du
+
+    @classmethod
+    def of(cls, mixture: Predictive, knots: Float[Array, " edges"]) -> "Warped":
+        """The mixture, warped by the H that has these knots."""
+        return cls(mixture.components, mixture.log_weights, knots, _shift(mixture, knots))
+
+    @property
+    def base(self) -> Predictive:
+        """The mixture as it was before."""
+        return Predictive(self.components, self.log_weights)
+
+    @property
+    def heights(self) -> Float[Array, " B"]:
+        """The step function h, one value for each bin; their mean is 1."""
+        return (self.knots.shape[0] - 1) * jnp.diff(self.knots)
+
+    def warp(self, p: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """H(p), for 0 <= p <= 1."""
+        return _piecewise(p, self.knots)
+
+    @property
+    def mean(self) -> Float[Array, ""]:
+        """E' = E - int D."""
+        return self.base.mean - self.shift[0]
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        """E'(Y - E)^2 - (E' - E)^2."""
+        return self.base.variance - 2.0 * self.shift[1] - self.shift[0] ** 2
+
+    @property
+    def aleatoric(self) -> Float[Array, ""]:
+        """The share of noise is that of the mixture."""
+        return self.variance * (self.base.aleatoric / self.base.variance)
+
+    @property
+    def epistemic(self) -> Float[Array, ""]:
+        """The share of ignorance is that of the mixture."""
+        return self.variance * (self.base.epistemic / self.base.variance)
+
+    def log_prob(self, y: Float[Array, ""]) -> Float[Array, ""]:
+        """log h(F(y)) + log p(y)."""
+        heights = self.heights
+        return jnp.log(heights[find_bin(self.base.cdf(y), heights.shape[0])]) + self.base.log_prob(y)
+
+    def cdf(self, y: Float[Array, ""]) -> Float[Array, ""]:
+        """H(F(y))."""
+        return self.warp(self.base.cdf(y))
+
+    def quantile(self, q: Float[Array, ""]) -> Float[Array, ""]:
+        """The mixture's quantile at H^-1(q)."""
+        B = self.knots.shape[0] - 1
+        i = jnp.clip(jnp.searchsorted(self.knots, q, side="right") - 1, 0, B - 1)
+        within = (q - self.knots[i]) / (self.knots[i + 1] - self.knots[i])
+        info = jnp.finfo(q.dtype)
+        return self.base.quantile(jnp.clip((i.astype(q.dtype) + within) / B, info.tiny, 1.0 - info.epsneg))
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The quantile of a uniform draw."""
+        dtype = self.log_weights.dtype
+        return self.quantile(jax.random.uniform(key, (), dtype, minval=jnp.finfo(dtype).tiny))
+
+    def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "Warped":
+        """The same warp of the moved mixture."""
+        shift = self.shift * jnp.stack([scale, scale**2])
+        return Warped(self.components.affine(loc, scale), self.log_weights, self.knots, shift)
+
+
+def _shift(mixture: Predictive, knots: Float[Array, " edges"]) -> Float[Array, "2"]:
+    """Int D du and int (u - E) D du.
+
+    F on the grid is the running integral of the density (cubic rule for each cell): far cheaper than as many
+    distribution functions of Student-t mixtures.
+    """
+    v = np.linspace(-1.0 - 2.0 / _CELLS, 1.0 + 2.0 / _CELLS, _CELLS + 3)
+    place = (_REACH / np.sinh(_BEND) * np.sinh(_BEND * v)).astype(np.float32)
+    slope = (_REACH / np.sinh(_BEND) * np.cosh(_BEND * v) * _BEND * 2.0 / _CELLS).astype(np.float32)
+    sd = jnp.sqrt(mixture.variance)
+    log_densities = jax.vmap(mixture.components.log_prob)(mixture.mean + sd * place)  # [nodes, K]
+    density = slope * jnp.sum(mixture.weights * jnp.exp(log_densities), axis=1)
+    rise = (13.0 * (density[1:-2] + density[2:-1]) - density[:-3] - density[3:]) / 24.0
+    climb = jnp.cumsum(jnp.maximum(rise, 0.0))
+    F = climb[:-1] / climb[-1]  # at the inner nodes; D is 0 at both ends
+    D = sd * slope[2:-2] * (_piecewise(F, knots) - F)
+    return jnp.stack([jnp.sum(D), jnp.sum(sd * place[2:-2] * D)])
+
+
+def _piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Float[Array, "*shape"]:
+    """The function on [0, 1] that is linear between equally spaced knots."""
+    B = knots.shape[0] - 1
+    i = find_bin(p, B)
+    return knots[i] + (B * p - i.astype(p.dtype)) * (knots[i + 1] - knots[i])
+
+
+def require_mixture(forecast: Predictive) -> Predictive:
+    """The forecast itself, if it is a plain mixture: a warped one cannot be mixed or warped again."""
+    if isinstance(forecast, Warped):
+        raise LatentTrackError("a recalibrated tracker cannot be wrapped again: recalibrate last, and once")
+    return forecast
+
+
+def find_bin(p: Float[Array, "*shape"], count: int) -> Array:
+    """Which of `count` equal bins of [0, 1] a probability falls into."""
+    return jnp.clip((count * p).astype(int), 0, count - 1)

@@ -1,0 +1,47 @@
+"""What a bench runs unless told otherwise, and what it refuses before it begins."""
+
+import sys
+
+import pytest
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation.bench import PAPER, Bench, compared
+from latenttrack.evaluation.tracks import TRACKS, find_track
+from latenttrack.models.registry import MODELS, REFERENCES
+
+
+class Silent:
+    """Hears of the progress and says nothing."""
+
+    def begin(self, model, epochs): ...
+
+    def epoch(self, done): ...
+
+    def filtering(self): ...
+
+    def end(self, model, seconds): ...
+
+
+def test_paper_tracks_compare_what_the_paper_does():
+    """Its seven networks, and the references that need no training."""
+    assert (
+        "lt-structured", "lt-unstructured", "vrnn", "dssm", "mc-dropout", "bbb", "deep-ensemble", *REFERENCES
+    ) == PAPER  # fmt: skip
+    for track in TRACKS.values():
+        papers = track.name.startswith("paper")
+        assert compared(track) == (PAPER if papers else (*MODELS, "lightgbm"))
+
+
+def test_models_that_are_named_are_run_and_no_others(tmp_path):
+    track = find_track("next-hour")
+    assert Bench(track, tmp_path).names == compared(track)
+    bench = Bench(track, tmp_path, ("gru", "rls", "lightgbm"), epochs=3)
+    assert bench.names == ("gru", "rls", "lightgbm")
+    assert [bench.epochs_of(name) for name in bench.names] == [3, 0, 0]
+
+
+def test_without_lightgbm_nothing_is_begun(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(LatentTrackError, match=r"latenttrack\[trees\].*--models"):
+        Bench(find_track("airports"), tmp_path / "out").run(Silent())
+    assert not (tmp_path / "out").exists()
