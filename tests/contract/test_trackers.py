@@ -19,6 +19,7 @@ from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import SAFETY_NET, Averaged
 from latenttrack.models.base import Window, impute, step
 from latenttrack.models.draws import Independent, Sobol
+from latenttrack.models.informed import Informed
 from latenttrack.models.layout import lay_out
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.registry import MODELS, REFERENCES, STATIC, build
@@ -377,7 +378,7 @@ def _same_draws(tracker):
     """The tracker with the same fixed draws in training as in use, and a VRNN's posterior nearly a point."""
     if isinstance(tracker, Averaged):
         return eqx.tree_at(lambda t: t.main, tracker, _same_draws(tracker.main))
-    if isinstance(tracker, Anchored | Recalibrated):
+    if isinstance(tracker, Anchored | Informed | Recalibrated):
         return eqx.tree_at(lambda t: t.inner, tracker, _same_draws(tracker.inner))
     if not hasattr(tracker, "train_draws"):
         return tracker
