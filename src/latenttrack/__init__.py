@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from latenttrack.training.model import Model as Model
     from latenttrack.training.model import fit as fit
     from latenttrack.training.model import load as load
+    from latenttrack.training.model import pool as pool
     from latenttrack.training.settings import Training as Training
 
 __version__: str
@@ -36,6 +37,7 @@ _ROOM_OF = {
     "Model": "latenttrack.training.model",
     "fit": "latenttrack.training.model",
     "load": "latenttrack.training.model",
+    "pool": "latenttrack.training.model",
     "evaluate": "latenttrack.evaluation.evaluate",
     "Records": "latenttrack.evaluation.records",
     "summarise": "latenttrack.evaluation.records",

@@ -1,5 +1,6 @@
 """`latenttrack bench` as a user runs it: killed and resumed, called wrongly, and read by machines."""
 
+import io
 import json
 import os
 import signal
@@ -9,7 +10,9 @@ import time
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from latenttrack.cli.bench import _means
 from latenttrack.evaluation.archive import read_records
 
 SMALL = ("airports", "--seeds", "2", "--epochs", "3", "--rows", "300")
@@ -132,7 +135,7 @@ def test_trees_stand_among_the_references(tmp_path):
     entry = read(tmp_path / "trees")["models"]["lightgbm"]
     assert (len(entry["seeds"]), entry["reference"], entry["training"]) == (1, True, None)
     assert set(entry["seeds"][0]) == SCORES
-    assert entry["settings"] == {"lags": 24, "folds": 5}
+    assert entry["settings"] == {"folds": 5, "transform": None}
     assert entry["parameters"]["total"] > 0
     steps = [read_records(tmp_path / "trees" / f"{name}.parquet") for name in ("lightgbm", "last-label")]
     for field in ("time", "key"):
@@ -140,6 +143,45 @@ def test_trees_stand_among_the_references(tmp_path):
     # A label that was standardised has been rounded twice on its way back.
     np.testing.assert_allclose(*(records.y for records in steps), rtol=1e-12, atol=1e-12)
     assert "lightgbm" in out
+
+
+def made_up(**paired):
+    """A summary with two models, whose difference is as given."""
+    row = {"nll_mean": 1.5, "crps_mean": 0.3, "mse_mean": 0.4, "coverage_90": 0.9, "pit_ks": 0.01}
+    worse = {**row, "nll_mean": 2.0}
+    other = {"seeds": [row, worse], **({"paired": {"nll": paired}} if paired else {})}
+    return {"models": {"gru": other, "latent-track": {"seeds": [row]}}}
+
+
+def shown(summary):
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(_means(summary))
+    return [line.split() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "said"),
+    [
+        (0.03512, 0.0041, ["+.035", "±.004"]),
+        (-10.5, 0.25, ["-10.500", "±.250"]),
+        (0.0001, None, ["+.000"]),
+        (None, None, ["inf"]),
+    ],
+)
+def test_means_over_seeds_and_the_difference_to_latent_track(difference, error, said):
+    head, gru, lead, *caption = shown(made_up(difference=difference, standard_error=error))
+    assert head == ["model", "NLL", "CRPS", "MSE", "90%", "cov", "PIT-KS", "vs", "latent-track"]
+    assert gru == ["gru", "1.750", "0.300", "0.400", "0.900", "0.010", *said]
+    assert lead == ["latent-track", "1.500", "0.300", "0.400", "0.900", "0.010"]
+    assert "means over seeds" in " ".join(caption[0])
+
+
+def test_without_latent_track_there_is_no_such_column():
+    summary = made_up()
+    summary["models"]["gru"]["seeds"][1]["nll_mean"] = None
+    head, gru, *_ = shown(summary)
+    assert "latent-track" not in head
+    assert gru[1] == "inf"
 
 
 @pytest.mark.parametrize(

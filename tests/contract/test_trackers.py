@@ -21,9 +21,11 @@ from latenttrack.models.base import Window, impute, step
 from latenttrack.models.draws import Independent, Sobol
 from latenttrack.models.informed import Informed
 from latenttrack.models.layout import lay_out
+from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.registry import MODELS, REFERENCES, STATIC, build
 from latenttrack.models.task import Task
+from latenttrack.models.transformed import Transformed
 
 T, SHORT = 24, 15  # steps of the two streams
 CUT = 12  # a step in the middle of both
@@ -31,6 +33,17 @@ EPS = float(np.finfo(np.float32).eps)
 
 _LT = {"hidden_size": 6, "latent_size": 2, "encoder_size": 4, "features": 3, "predictor": (3,), "K": 8}
 _POINT = {"hidden_size": 6, "encoder_size": 4, "predictor": (3,)}
+# Of labels from -3 on; those of the test streams reach from -2 to 2.
+_SQRT = {
+    "kind": "sqrt",
+    "loc": 3.0,
+    "scale": 1.0,
+    "offset": 0.1,
+    "low": 0.0,
+    "high": 12.0,
+    "centre": 1.7,
+    "spread": 0.3,
+}
 _RECURRENT = {"hidden_size": 6, "latent_size": 2, "features": 4, "decoder_size": 5, "K": 8}
 
 
@@ -39,6 +52,16 @@ def _of(name, **settings):
 
 
 TRACKERS = {
+    # Without dropout, which training has and the filter has not.
+    "latent-track": _of(
+        "latent-track",
+        anchor="last-label",
+        anchor_scale=0.7,
+        informant="rls",
+        summary_dropout=0.0,
+        hidden_dropout=0.0,
+        **_LT,
+    ),
     "lt-structured": _of("lt-structured", **_LT),
     "lt-unstructured": _of("lt-unstructured", **_LT),
     "vrnn": _of("vrnn", input_size=3, **_RECURRENT),
@@ -50,23 +73,24 @@ TRACKERS = {
     "gru": _of("gru", **_POINT),
     "last-label": _of("last-label"),
     "seasonal-naive": _of("seasonal-naive"),
+    "seasonal-difference": _of("seasonal-difference"),
     "climatology": _of("climatology"),
     "rls": _of("rls"),
     "rls-t": _of("rls-t"),
     # variants of one model
     "lt-lstm": _of("lt-structured", summariser="lstm", **_LT),
-    "lt-informed": _of(
-        "lt-unstructured", anchor="last-label", anchor_scale=0.7, informant="rls", prompt=True, **_LT
-    ),
     "lt-lru": _of("lt-unstructured", summariser="lru", **_LT),
     "lt-student-t": _of("lt-structured", head="student-t", skip=True, **_LT),
     "lt-independent": _of("lt-structured", draws="independent", **_LT),
     "vrnn-independent": _of("vrnn", input_size=3, draws="independent", **_RECURRENT),
     "lt-anchored": _of("lt-unstructured", anchor="rls", anchor_scale=0.5, **_LT),
     "dssm-anchored": _of("dssm", anchor="last-label", anchor_scale=0.7, encoder_size=4, **_RECURRENT),
+    "lt-pooled": _of("lt-unstructured", pool=2, anchor="last-label", anchor_scale=0.7, **_LT),
     "bbb-anchored": _of("bbb", anchor="rls", hidden=(5,), K=8),
     # One line for all wrappers at once: an invariant that holds for their composition holds for each.
-    "lt-everything": _of("lt-unstructured", anchor="rls", safety_net=SAFETY_NET, recalibrate=True, **_LT),
+    "lt-everything": _of(
+        "lt-unstructured", anchor="rls", safety_net=SAFETY_NET, recalibrate=True, transform=_SQRT, **_LT
+    ),
     "bbb-independent": _of("bbb", hidden=(5, 4), draws="independent", K=8),
 }
 DELAYS = {"delay-1": 1, "delay-3": 3}
@@ -240,7 +264,7 @@ def test_the_past_is_visible_as_soon_as_it_is_due(case):
     x = case.series.x.copy()
     x[CUT, 0] += 1.0
     moved = _moments(case.filter(dataclasses.replace(case.series, x=x)))
-    reads_x = case.name not in ("last-label", "seasonal-naive", "climatology")
+    reads_x = case.name not in ("last-label", "seasonal-naive", "seasonal-difference", "climatology")
     assert (moved[:, CUT] != before[:, CUT]).any() == reads_x
     np.testing.assert_array_equal(moved[:, :CUT], before[:, :CUT])
 
@@ -361,6 +385,8 @@ def test_training_sees_what_the_filter_scores(case, holes, as_stack):
 
 def _trained_part(tracker):
     """The tracker without its safety net and recalibration."""
+    if isinstance(tracker, Transformed):
+        return eqx.tree_at(lambda t: t.inner, tracker, _trained_part(tracker.inner))
     if isinstance(tracker, Recalibrated):
         return _trained_part(tracker.inner)
     return tracker.main if isinstance(tracker, Averaged) else tracker
@@ -370,8 +396,10 @@ def _same_draws(tracker):
     """The tracker with the same fixed draws in training as in use, and a VRNN's posterior nearly a point."""
     if isinstance(tracker, Averaged):
         return eqx.tree_at(lambda t: t.main, tracker, _same_draws(tracker.main))
-    if isinstance(tracker, Anchored | Informed | Recalibrated):
+    if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
         return eqx.tree_at(lambda t: t.inner, tracker, _same_draws(tracker.inner))
+    if isinstance(tracker, Pooled):
+        return eqx.tree_at(lambda t: t.members, tracker, _same_draws(tracker.members))
     if not hasattr(tracker, "train_draws"):
         return tracker
     if isinstance(tracker.draws, Independent) and tracker.draws.dim > 0:

@@ -7,9 +7,9 @@ import pytest
 
 from latenttrack.data import prepare
 from latenttrack.errors import LatentTrackError
-from latenttrack.evaluation.tracks import TRACKS, find_track
+from latenttrack.evaluation.tracks import TRACKS, File, file_track, find_track
 from latenttrack.models.registry import MODELS, REFERENCES
-from latenttrack.training.presets import FAMILIES, TREES, preset
+from latenttrack.training.presets import FAMILIES, PAPERS, TREES, preset
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 HONEST = [name for name in TRACKS if name.endswith(("next-hour", "six-hours"))]
@@ -45,10 +45,32 @@ def test_the_papers_settings():
 
 
 def test_only_the_paper_family_uses_relu():
-    for name in set(MODELS) - set(REFERENCES):
+    for name in PAPERS:
         assert preset("paper", name).settings["activation"] == "relu"
         assert preset("bounded", name).settings["activation"] == "tanh"
+        assert not preset("bounded", name).suited
     assert set(FAMILIES) == {"paper", "bounded", "raw-target", "raw"}
+
+
+def test_what_is_not_the_papers_is_chosen_from_the_data():
+    """On the paper's own tracks references keep the paper's inputs."""
+    for name in set(MODELS) - set(PAPERS):
+        assert (preset("bounded", name).suited, preset("bounded", name).seeds) == (True, 3)
+        assert preset("paper", name).suited == (name not in REFERENCES)
+    assert preset("raw", "latent-track").suited
+
+
+@pytest.mark.parametrize("clock", [True, False])
+def test_a_file_of_ones_own_is_a_track(tmp_path, clock):
+    hours = np.datetime64("2024-01-01T00:00", "m") + 60 * np.delete(np.arange(80), [20, 21])
+    rows = [f"{time if clock else i},{i % 7},{i}" for i, time in enumerate(hours)]
+    path = tmp_path / "plant.csv"
+    path.write_text("\n".join(["when,load,power", *rows]))
+    track = file_track(File(path, "power"), horizon=2)
+    series = track.load()
+    assert (track.name, series.delay, series.target) == ("plant", 2, "power")
+    # Gaps become rows of missing values where there is a clock.
+    assert len(series) == (80 if clock else 78)
 
 
 @needs_jena

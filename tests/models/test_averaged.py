@@ -9,7 +9,7 @@ from jax.scipy.special import logsumexp
 
 import latenttrack as lt
 from latenttrack.errors import LatentTrackError
-from latenttrack.models.averaged import SAFETY_NET, Averaged
+from latenttrack.models.averaged import POWER, SAFETY_NET, Averaged
 from latenttrack.models.base import step
 from latenttrack.models.capacity import capacity
 from latenttrack.models.checks import check_recalibrate
@@ -73,17 +73,19 @@ def _log_densities(x, y):
     return -0.5 * (y[:, None] - x) ** 2 - 0.5 * np.log(2 * np.pi)
 
 
+@pytest.mark.parametrize("power", [1.0, 0.3, 0.05])
 @pytest.mark.parametrize("delay", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_average_is_never_far_behind_its_best_member(seed, delay):
-    """At most D log M - N log(1 - share) nats in all: with delay D, D averages in turns (float32 aside)."""
+def test_the_average_is_never_far_behind_its_best_member(seed, delay, power):
+    """At most (D log M - N log(1 - share)) / eta nats: with delay D, D averages in turns (float32 aside)."""
     rng = np.random.default_rng(seed)
     N, M, share = 1500, 4, 0.002
     y = rng.normal(size=N).astype(np.float32)
     x = (y[:, None] + rng.normal(size=(N, M)) * rng.uniform(0.5, 3.0, M)).astype(np.float32)
-    scores, _ = _filter(_of_columns(M, delay, share=share), x, y, np.ones(N, bool), delay)
+    scores, _ = _filter(_of_columns(M, delay, share=share, power=power), x, y, np.ones(N, bool), delay)
     best = _log_densities(x, y).sum(axis=0).max()
-    assert np.asarray(scores, float).sum() >= best - delay * np.log(M) + N * np.log(1 - share) - 1e-2
+    behind = (delay * np.log(M) - N * np.log(1 - share)) / power
+    assert np.asarray(scores, float).sum() >= best - behind - 1e-2
 
 
 @pytest.mark.parametrize("delay", [1, 5])
@@ -117,11 +119,28 @@ def test_missing_labels_leave_the_weights_alone():
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=8 * EPS)
 
 
-def test_one_label_is_bayes_rule_and_a_share():
+def test_tempered_weights_keep_models_that_are_all_wrong_together():
+    """Two forecasts, equally good and too sure of themselves: mixed evenly they beat either.
+
+    Bayes' rule sides with whichever is ahead by chance; a tempered average stays near both.
+    """
+    rng = np.random.default_rng(0)
+    N = 2000
+    y = rng.normal(size=N).astype(np.float32)
+    x = (y[:, None] + 2.0 * rng.normal(size=(N, 2))).astype(np.float32)
+    bayes, tempered = (
+        np.mean(_filter(_of_columns(2, power=power), x, y, np.ones(N, bool), 1)[0]) for power in (1.0, 0.05)
+    )
+    assert tempered > bayes + 0.1
+    assert tempered > _log_densities(x, y).mean(axis=0).max() + 0.1
+
+
+@pytest.mark.parametrize("power", [1.0, 0.3])
+def test_one_label_is_bayes_rule_and_a_share(power):
     share, y = 0.1, np.array([0.5, 0.0], np.float32)
     x = np.array([[0.0, 1.0, 2.5]] * 2, np.float32)
-    _, weights = _filter(_of_columns(3, share=share), x, y, np.ones(2, bool), 1)
-    likelihood = np.exp(_log_densities(x, y)[0])
+    _, weights = _filter(_of_columns(3, share=share, power=power), x, y, np.ones(2, bool), 1)
+    likelihood = np.exp(power * _log_densities(x, y)[0])
     np.testing.assert_allclose(
         weights[1], (1 - share) * likelihood / likelihood.sum() + share / 3, rtol=16 * EPS
     )
@@ -135,6 +154,25 @@ def test_a_member_that_fails_loses_its_weight_and_nothing_else():
     for row in x:
         state = tracker.advance(tracker.update(state, row, jnp.zeros(())), row)
     np.testing.assert_allclose(tracker.weights(state), [0.0005, 0.9995], rtol=1e-3)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.05])
+def test_a_label_that_no_member_can_judge_leaves_the_weights_alone(power):
+    tracker = _of_columns(3, power=power)
+    state = tracker.init()
+    for row in jnp.array([[0.1, 0.3, 2.0]] * 4):
+        state = tracker.advance(tracker.update(state, row, jnp.zeros(())), row)
+    broken = tracker.advance(state, jnp.full(3, jnp.inf))
+    after = tracker.update(broken, jnp.full(3, jnp.inf), jnp.zeros(()))
+    assert not np.allclose(state.log_weights, state.log_weights[0])
+    np.testing.assert_array_equal(after.log_weights, broken.log_weights)
+
+
+def test_the_registry_tempers_by_the_delay():
+    """D labels of overlapping horizons count about as much as one."""
+    for delay in (1, 6):
+        tracker = build("rls", Task(("a",), delay), jax.random.key(0), safety_net=("last-label",))
+        assert tracker.power == POWER / delay
 
 
 @pytest.fixture(scope="module")

@@ -276,5 +276,5 @@ def test_what_is_recalibrated_is_not_wrapped_again(wrapper):
     inner = Recalibrated(Stubborn(1.0), 1, 1)
     net = (build_reference("last-label", Task(("a",))),)
     outer = Recalibrated(inner, 1, 1) if wrapper == "again" else Averaged(inner, net, ("a", "b"), 1, 1)
-    with pytest.raises(LatentTrackError, match="recalibrate last"):
+    with pytest.raises(LatentTrackError, match="recalibrate and transform last"):
         outer.predict(outer.init(), _f32([0.0]), jax.random.key(0))

@@ -62,6 +62,43 @@ def test_seasonal_naive_takes_the_period_of_the_task():
     assert build("seasonal-naive", Task(("a",), 5, None), jax.random.key(0)).lag == 5
 
 
+@pytest.mark.parametrize(
+    ("delay", "period", "labels", "expected"),
+    [
+        # the last label until two labels a season ago are known; then 6 + (3 - 1) / 2, ...
+        (1, 3, [1, 3, 4, 6, 5, 9, 9], [0, 1, 3, 4, 7, 5.5, 10]),
+        (2, 3, [1, 3, 4, 6, 5, 9, 9], [0, 0, 1, 3, 4, 7.5, 6.5]),
+        (4, 3, [1, 3, 4, 6, 5, 9, 9, 7, 8, 9, 7], [0, 0, 0, 0, 1, 3, 4, 6, 5, 9, 11]),  # two seasons back
+        # step 4 is missing: step 5 goes on from step 3, by what came in two steps a season ago
+        (1, 3, [1, 3, 4, 6, NAN, 9, 9], [0, 1, 3, 4, 7, 7.5, 10]),
+        # the two of a season ago are needed
+        (1, 3, [1, NAN, 4, 6, 5, 9, 9], [0, 1, 1, 4, 6, 5, 10]),
+    ],
+)
+def test_seasonal_difference(delay, period, labels, expected):
+    assert _points("seasonal-difference", labels, delay, period=period, weight=0.5) == expected
+
+
+@pytest.mark.parametrize("settings", [{"weight": 0.0, "period": 3}, {}])
+def test_without_weight_or_season_the_last_label_is_repeated(settings):
+    labels = [1, 3, NAN, 6, 5, 9, 9]
+    assert _points("seasonal-difference", labels, 2, **settings) == _points("last-label", labels, 2)
+
+
+def test_a_seasonal_difference_learns_from_the_errors_that_it_made():
+    """Its noise has seen y_s - m_s for every label that came, m_s as it was forecast then."""
+    delay, labels = 2, jnp.asarray(np.random.default_rng(0).normal(size=20), jnp.float32)
+    tracker = build("seasonal-difference", Task((), delay, 3), jax.random.key(0))
+    points = _points("seasonal-difference", labels, delay, period=3)
+    state, expected, x = tracker.init(), tracker.noise.init(), jnp.zeros(0)
+    for t in range(len(labels)):
+        if t >= delay:
+            state = tracker.update(state, x, labels[t - delay])
+            expected = tracker.noise.update(expected, labels[t - delay] - jnp.float32(points[t - delay]))
+        state = tracker.advance(state, x)
+    np.testing.assert_allclose(state.noise.score, expected.score, rtol=64 * EPS)
+
+
 def test_climatology_reads_the_clock_alone():
     names = ("temperature", "day_sin1", "day_cos1", "daylight", "week_sin1", "year_cos2", "x_day_sin1")
     assert build("climatology", Task(names), jax.random.key(0)).columns == (1, 2, 4, 5)

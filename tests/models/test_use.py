@@ -12,14 +12,18 @@ from latenttrack.models.layout import lay_out
 from latenttrack.models.registry import build
 from latenttrack.models.stack import build_stack
 from latenttrack.models.task import Task
+from latenttrack.models.transformed import fit_transform
 from latenttrack.models.use import in_use, innermost, log_unit, seen_inside
 
 SIZES = {"hidden_size": 4, "latent_size": 2, "encoder_size": 4, "features": 3, "predictor": (3,), "K": 4}
+TRANSFORM = fit_transform("log", np.linspace(1.0, 20.0, 50), 4.0, 1.0)  # labels are from -2 to 2
 WRAPPED = {
     "plain": {},
     "anchored": {"anchor": "last-label", "anchor_scale": 0.5},
     "informed": {"informant": "rls"},
+    "transformed": {"transform": TRANSFORM},
     "all": {
+        "transform": TRANSFORM,
         "anchor": "rls",
         "anchor_scale": 0.5,
         "informant": "rls-t",
@@ -55,7 +59,7 @@ def test_the_inner_tracker_sees_what_it_would_see_inside(case, delay, make_serie
     observed = np.asarray(window.observed)
     np.testing.assert_allclose(
         whole.log_predictive[observed],
-        alone.log_predictive[observed] - log_unit(tracker),
+        (alone.log_predictive - log_unit(tracker, window))[observed],
         rtol=1e-4,
         atol=1e-4,
     )

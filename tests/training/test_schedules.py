@@ -36,7 +36,7 @@ def _learn(level, data, **settings):
     updates = updates_per_epoch(training, data.y.shape[1])
     problem = Problem(rest, training, training.make_optimiser(updates), STEPS)
     run = jax.jit(lambda learner, data: EPOCHS[training.schedule](learner, problem, data, jax.random.key(1)))
-    learner, loss = run(new_learner(problem, params), data)
+    learner, loss = run(new_learner(problem.optimiser, params), data)
     assert int(learner.updates) == updates
     return learner, float(loss)
 

@@ -1,8 +1,10 @@
 """`latenttrack bench`: a whole experiment in one command."""
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -12,13 +14,22 @@ from rich.table import Table
 from latenttrack.cli.runtime import cache_compiled_programs
 from latenttrack.errors import LatentTrackError
 
+if TYPE_CHECKING:
+    from latenttrack.evaluation.tracks import Track
+    from latenttrack.training.fit import Progress as EpochDone
+
 # Filtering and scoring count as so many epochs in the bar.
 _FILTERING = 3
 
 
 @click.command()
 @click.argument("track", required=False)
-@click.option("--seeds", type=click.IntRange(1), default=25, show_default=True, help="Seeds of each network.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=None,
+    help="Seeds of each network; by default 25 of the paper's models and 3 of the others.",
+)
 @click.option("--models", default=None, help="Comma-separated names; by default the track's.")
 @click.option(
     "--epochs", type=click.IntRange(1), default=None, help="Instead of the presets'; for a quick look."
@@ -35,21 +46,39 @@ _FILTERING = 3
     default=None,
     help="Folder of the datasets; by default $LATENTTRACK_DATA, or a folder in the user's cache.",
 )
+@click.option("--target", default=None, help="For a FILE: the column to predict.")
+@click.option("--time", default=None, help="For a FILE: the column of times; by default the only one.")
+@click.option(
+    "--horizon", type=click.IntRange(0), default=1, show_default=True, help="For a FILE: steps ahead."
+)
+@click.option(
+    "--delay",
+    type=click.IntRange(1),
+    default=None,
+    help="For a FILE: steps until a label is known; by default it is known when it is measured.",
+)
+@click.option("--sentinel", type=float, multiple=True, help="For a FILE: a number that means missing.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=None, help="By default runs/TRACK.")
 @click.option("--list", "listed", is_flag=True, help="List the tracks.")
 def bench(
     track: str | None,
-    seeds: int,
+    seeds: int | None,
     models: str | None,
     epochs: int | None,
     rows: int | None,
     data_dir: Path | None,
+    target: str | None,
+    time: str | None,
+    horizon: int,
+    delay: int | None,
+    sentinel: tuple[float, ...],
     out: Path | None,
     listed: bool,
 ) -> None:
-    """Train and evaluate models on a track, many seeds; resumable.
+    """Train and compare models on a track or a file; resumable.
 
-    TRACK is one of those that --list shows. The output folder gets the trained models, a Parquet file of each
+    TRACK is one of those that --list shows, or a FILE of your own (CSV, Parquet, JSON lines) with --target:
+    the newest 30 % of it are predicted. The output folder gets the trained models, a Parquet file of each
     model's forecasts and scores, and summary.json. Interrupted at any moment and started again with the same
     options, it goes on where it was, with the same result. `latenttrack report` makes a page of it.
     """
@@ -63,15 +92,15 @@ def bench(
         raise LatentTrackError(
             f"bench needs a track: {', '.join(TRACKS)}; for example `latenttrack bench paper`"
         )
-    found = find_track(track)
+    found = _own_file(track, target, time, horizon, delay, sentinel) or find_track(track)
     cache_compiled_programs()
     # jax is imported only now, so that a wrong option is answered at once.
     from latenttrack.evaluation.bench import Bench
 
     names = None if models is None else tuple(dict.fromkeys(n.strip() for n in models.split(",")))
-    chosen = Bench(found, out or Path("runs") / track, names, seeds, epochs, rows, data_dir)
+    chosen = Bench(found, out or Path("runs") / found.name, names, seeds, epochs, rows, data_dir)
     console = Console(highlight=False)
-    console.print(f"[bold]{track}[/]: {found.summary}.")
+    console.print(f"[bold]{found.name}[/]: {found.summary}.")
     with Progress(
         TextColumn("[bold]{task.description:<32}"),
         BarColumn(),
@@ -83,10 +112,30 @@ def bench(
     ) as progress:
         listener = _Shown(progress, {name: chosen.epochs_of(name) for name in chosen.names})
         summary = chosen.run(listener, command=" ".join(["latenttrack", *sys.argv[1:]]))
-    console.print(_table(summary))
+    console.print(_means(summary) if "latent-track" in summary["models"] else _table(summary))
     console.print(
         f"wrote {chosen.folder}/summary.json; `latenttrack report {chosen.folder}` makes a page of it"
     )
+
+
+def _own_file(
+    path: str,
+    target: str | None,
+    time: str | None,
+    horizon: int,
+    delay: int | None,
+    sentinel: Sequence[float],
+) -> "Track | None":
+    """A track on the user's file; None if `path` is none."""
+    from latenttrack.evaluation.tracks import File, file_track
+
+    if target is None and not Path(path).is_file():
+        return None
+    if not Path(path).is_file():
+        raise LatentTrackError(f"there is no file {path}: --target goes with a file of your own.")
+    if target is None:
+        raise LatentTrackError(f"bench {path} needs --target: the column to predict.")
+    return file_track(File(Path(path), target, time, tuple(sentinel)), horizon, delay)
 
 
 class _Shown:
@@ -104,10 +153,14 @@ class _Shown:
         what = f"epoch 1 of {epochs}" if epochs else "no epochs"
         self._progress.update(self._task, description=f"{model}, {what}")
 
-    def epoch(self, done: int) -> None:
-        total = self._epochs[self._model]
-        what = f"epoch {done + 1} of {total}" if done < total else "trained"
-        self._progress.update(self._task, completed=self._done + done, description=f"{self._model}, {what}")
+    def epoch(self, progress: "EpochDone") -> None:
+        done, total = progress.epoch, progress.epochs
+        what = f"epoch {done} of {total}" if done < total else "trained"
+        if progress.stage != "training":
+            what = f"{progress.stage}, {done} of {total}"
+        # A model that chooses its epochs by itself moves the words, not the bar.
+        seen = self._done + min(done, self._epochs[self._model])
+        self._progress.update(self._task, completed=seen, description=f"{self._model}, {what}")
 
     def filtering(self) -> None:
         done = self._done + self._epochs[self._model]
@@ -121,7 +174,7 @@ class _Shown:
 
 
 def _table(summary: dict[str, Any]) -> Table:
-    """Medians over seeds; the page has the rest."""
+    """The paper's tracks: medians over seeds, for seeds fail there; the page has the rest."""
     from statistics import median
 
     shown = Table(
@@ -138,3 +191,37 @@ def _table(summary: dict[str, Any]) -> Table:
             values.append(f"{median(known):.3f}" if known else "inf")
         shown.add_row(name, *values, f"{100 * entry['failure_rate']:.0f} %")
     return shown
+
+
+def _means(summary: dict[str, Any]) -> Table:
+    """Every other track: means over seeds, and the difference to LatentTrack, week by week."""
+    entries = summary["models"]
+    paired = any("paired" in entry for entry in entries.values())
+    caption = "means over seeds" + "; NLL minus latent-track's ± standard error by week" * paired
+    shown = Table(box=None, header_style="bold", pad_edge=False, caption=caption)
+    shown.add_column("model", no_wrap=True)
+    columns = {"NLL": "nll_mean", "CRPS": "crps_mean", "MSE": "mse_mean"}
+    columns |= {"90% cov": "coverage_90", "PIT-KS": "pit_ks"}
+    for title in (*columns, *["vs latent-track"] * paired):
+        shown.add_column(title, justify="right", no_wrap=True)
+    for name, entry in entries.items():
+        values = [_mean([row[key] for row in entry["seeds"]]) for key in columns.values()]
+        shown.add_row(name, *values, *[_difference(entry.get("paired"))] * paired)
+    return shown
+
+
+def _mean(values: list[float | None]) -> str:
+    """The mean over seeds; without a finite score in one of them there is none."""
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.3f}" if len(known) == len(values) else "inf"
+
+
+def _difference(paired: dict[str, Any] | None) -> str:
+    """Such as "+.035 ±.004"."""
+    if paired is None:
+        return ""
+    one = paired["nll"]
+    if one["difference"] is None:
+        return "inf"
+    error = "" if one["standard_error"] is None else f" ±{one['standard_error']:.3f}"
+    return re.sub(r"(?<!\d)0\.", ".", f"{one['difference']:+.3f}{error}")

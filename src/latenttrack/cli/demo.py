@@ -1,9 +1,10 @@
 """`latenttrack demo`: every model on an embedded stream, one table and a few figures."""
 
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -19,6 +20,10 @@ from latenttrack.report.figures import save_figures
 from latenttrack.report.tables import score_table
 from latenttrack.store.atomic import make_folder
 
+if TYPE_CHECKING:
+    from latenttrack.training.fit import Progress
+    from latenttrack.training.model import Model
+
 # The weather stream is predicted as a correction to the last label; the synthetic ones have no memory in y.
 _FEATURES: dict[str, dict[str, Any]] = {
     "airports": {
@@ -28,7 +33,9 @@ _FEATURES: dict[str, dict[str, Any]] = {
     "faults": {"sentinels": (-9999.0,), "clip": 6.0},
 }
 # One of each kind: LatentTrack, a static network, the strongest reference.
-_IN_FIGURES = ("lt-unstructured", "deep-ensemble", "rls-t")
+_IN_FIGURES = ("latent-track", "deep-ensemble", "rls-t")
+# Updates that `latent-track` may spend on trials: enough to choose its anchor.
+_BUDGET = 600
 _LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1}
 
 
@@ -53,23 +60,24 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
 
     begin = time.perf_counter()
     new_figure(1.0)  # refuses now, and not after minutes of training, if figures cannot be drawn
-    names = list(dict.fromkeys(PAPER if models is None else map(str.strip, models.split(","))))
+    usual = ("latent-track", *PAPER)
+    names = list(dict.fromkeys(usual if models is None else map(str.strip, models.split(","))))
     for name in names:
         choose("model", name, MODELS)
     series = load_stream(stream)
-    train, test, pipeline = prepare(series, **_FEATURES.get(stream, {}))
+    parts = _Parts.of(stream, series)
     console = Console()
-    console.print(_introduction(stream, series, train, test), highlight=False)
+    console.print(_introduction(stream, series, parts), highlight=False)
 
     cache_compiled_programs()
     make_folder(out)
     records = []
     with bars(len(names)) as shown:
         for name in names:
-            records.append(_one_model(name, stream, train, test, pipeline, epochs, out, shown))
+            records.append(_one_model(name, parts, epochs, out, shown))
     truth = None
     if stream in STREAMS:
-        truth = float(np.mean(STREAMS[stream]().truth_nll()[len(train) :]))
+        truth = float(np.mean(STREAMS[stream]().truth_nll()[len(parts.train) :]))
     console.print(score_table([summarise(r) for r in records], truth_nll=truth, references=REFERENCES))
     shown_models = [name for name in _IN_FIGURES if name in names]
     for path in save_figures(records, out, shown_models or None):
@@ -77,58 +85,82 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
     console.print(f"{time.perf_counter() - begin:.0f} s in all", highlight=False)
 
 
-def _one_model(
-    name: str,
-    stream: str,
-    train: Series,
-    test: Series,
-    pipeline: Pipeline,
-    epochs: int | None,
-    out: Path,
-    shown: Bars,
-) -> Records:
+@dataclass(frozen=True)
+class _Parts:
+    """A stream, cut in time: as it was loaded, and prepared for models that choose no inputs of their own."""
+
+    stream: str
+    past: Series
+    future: Series
+    train: Series
+    test: Series
+    pipeline: Pipeline
+
+    @classmethod
+    def of(cls, stream: str, series: Series) -> "_Parts":
+        past, future = series.split(0.7)
+        train, test, pipeline = prepare(series, 0.7, **_FEATURES.get(stream, {}))
+        return cls(stream, past, future, train, test, pipeline)
+
+
+def _one_model(name: str, parts: _Parts, epochs: int | None, out: Path, shown: Bars) -> Records:
     """Train, filter the test part, time a step."""
     from latenttrack.evaluation.evaluate import evaluate
     from latenttrack.evaluation.timing import microseconds_per_step
-    from latenttrack.models.registry import DETERMINISTIC, REFERENCES
-    from latenttrack.training.defaults import default_training
-    from latenttrack.training.model import fit
+    from latenttrack.models.registry import REFERENCES
 
-    training = default_training(name, {} if epochs is None else {"epochs": epochs})
-    settings: dict[str, Any] = {}
-    if name not in REFERENCES:
-        settings = {"head": "student-t", "anchor": "last-label" if stream == "airports" else None}
-    if name.startswith("lt-") or name in DETERMINISTIC:
-        settings |= _LATENT_TRACK
-        settings |= {} if name in DETERMINISTIC else {"train_K": 4}
     begin = time.perf_counter()
-    shown.begin(name, 0 if name in REFERENCES else training.epochs)
-    model = fit(
-        name,
-        train,
-        training=training,
-        settings=settings,
-        pipeline=pipeline,
-        progress=lambda p: shown.epoch(p.epoch, f"validation NLL {p.validation:.3f}"),
-    )
+    shown.begin(name, 0 if name in REFERENCES else 1)
+    model = _fit(name, parts, epochs, lambda p: shown.epoch(p.epoch, p.epochs, _detail(p)))
     trained = time.perf_counter()
-    if name.startswith("lt-"):
+    if name.startswith("lt-") or name == "latent-track":
         model.save(out / f"{name}.lt")
     shown.say("filtering")
-    records = evaluate(model, test, past=train)
-    records = replace(records, microseconds=microseconds_per_step(model.stack, test))
+    own = name == "latent-track"
+    test, past = (parts.future, parts.past) if own else (parts.test, parts.train)
+    records = evaluate(model, test, past=past)
+    prepared = parts.test if model.pipeline is None else model.pipeline.transform(parts.future, parts.past)
+    records = replace(records, microseconds=microseconds_per_step(model.stack, prepared))
     end = time.perf_counter()
     shown.end(
         f"[dim]{name:<16} trained in {trained - begin:5.1f} s, "
         f"filtered {len(test)} steps in {end - trained:4.1f} s[/]"
     )
+    if own:
+        shown.note(f"[dim]{'':<16} chosen from the data: {'; '.join(model.record['choices'])}[/]")
     return records
 
 
-def _introduction(stream: str, series: Series, train: Series, test: Series) -> str:
+def _fit(name: str, parts: _Parts, epochs: int | None, progress: "Callable[[Progress], None]") -> "Model":
+    from latenttrack.models.registry import DETERMINISTIC, REFERENCES
+    from latenttrack.training.defaults import default_training
+    from latenttrack.training.model import fit, fit_chosen
+
+    if name == "latent-track":
+        return fit_chosen(name, parts.past, budget=_BUDGET, progress=progress)
+    training = default_training(name, {} if epochs is None else {"epochs": epochs})
+    settings: dict[str, Any] = {}
+    if name not in REFERENCES:
+        settings = {"head": "student-t", "anchor": "last-label" if parts.stream == "airports" else None}
+    if name.startswith("lt-") or name in DETERMINISTIC:
+        settings |= _LATENT_TRACK
+        settings |= {} if name in DETERMINISTIC else {"train_K": 4}
+    return fit(
+        name, parts.train, training=training, settings=settings, pipeline=parts.pipeline, progress=progress
+    )
+
+
+def _detail(progress: "Progress") -> str:
+    if progress.stage != "training":
+        return progress.stage
+    known = progress.validation == progress.validation
+    return f"validation NLL {progress.validation:.3f}" if known else "training"
+
+
+def _introduction(stream: str, series: Series, parts: _Parts) -> str:
     streams = f" in {len(series.keys)} streams ({', '.join(series.keys)})" if len(series.keys) > 1 else ""
     return (
         f"[bold]{stream}[/]: {len(series)} steps{streams}; target: {series.target}.\n"
-        f"Training on the first {len(train)}, then predicting the newest {len(test)} one by one; "
+        f"Training on the first {len(parts.train)}, then predicting the newest {len(parts.test)} one by one; "
         f"a label is revealed {series.delay} step{'s' if series.delay > 1 else ''} later."
     )

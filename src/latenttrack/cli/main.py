@@ -13,7 +13,7 @@ from latenttrack.errors import LatentTrackError
 # Name -> (module:attribute, what `latenttrack --help` says). A module is imported only to run its command.
 COMMANDS = {
     "demo": ("latenttrack.cli.demo:demo", "Train every model on an embedded stream and compare them online."),
-    "bench": ("latenttrack.cli.bench:bench", "Train and evaluate models on a track, many seeds; resumable."),
+    "bench": ("latenttrack.cli.bench:bench", "Train and compare models on a track or a file; resumable."),
     "models": ("latenttrack.cli.models:models", "List the models and how many numbers each one learns."),
     "data": ("latenttrack.cli.data:data", "Fetch a public dataset, or show what it holds."),
     "report": ("latenttrack.cli.report:report", "Make one HTML page with every table and figure of a bench."),

@@ -30,9 +30,9 @@ class Bars:
         self._progress.update(self._models, description=model)
         self._progress.reset(self._epochs, total=max(epochs, 1), visible=epochs > 0, description="training")
 
-    def epoch(self, done: int, detail: str) -> None:
-        """An epoch is done."""
-        self._progress.update(self._epochs, completed=done, description=detail)
+    def epoch(self, done: int, epochs: int, detail: str) -> None:
+        """So many of the epochs of a trial, or of training, are done."""
+        self._progress.update(self._epochs, completed=done, total=epochs, description=detail)
 
     def say(self, what: str) -> None:
         """The model is past its training."""
@@ -42,6 +42,10 @@ class Bars:
         """The model is done; `line` stays on the screen."""
         self._progress.update(self._epochs, visible=False)
         self._progress.advance(self._models)
+        self.note(line)
+
+    def note(self, line: str) -> None:
+        """A line that stays on the screen."""
         self._progress.console.print(line, highlight=False)
 
 

@@ -1,16 +1,20 @@
 """`Pipeline`: from measurements to model inputs, in batch and one row at a time, with the same numbers."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from latenttrack.data.cycles import chosen_cycles
+from latenttrack.data.known_label import KNOWN_LABEL, check_labels, due_labels, unlike_label
 from latenttrack.data.matching import unknown_name
 from latenttrack.data.series import Series
 from latenttrack.data.stages import (
-    CYCLES,
+    Bend,
     Calendar,
+    Keep,
     Lags,
     MissingIndicator,
     Sentinels,
@@ -20,15 +24,14 @@ from latenttrack.data.stages import (
 from latenttrack.errors import LatentTrackError
 
 _KINDS: dict[str, Callable[..., Stage]] = {
+    "keep": Keep,
+    "bend": Bend,
     "sentinels": Sentinels,
     "missing": MissingIndicator,
     "lags": Lags,
     "standardise": Standardise,
     "calendar": Calendar,
 }
-# Harmonics by default, each only where the training part spans its cycle twice.
-_USUAL = {"day": 2, "week": 1, "year": 1, "season": 2}
-
 # The live memory of a pipeline: for each key, for each stage, the [depth, F] rows it may still look at.
 PipelineState = dict[int, tuple[np.ndarray, ...]]
 
@@ -41,19 +44,23 @@ class Pipeline:
         inputs: names of the F columns it takes.
         clock: whether it expects dates and times (True) or step numbers (False).
         stages: what is done to a row, in order.
+        labels: whether the label that becomes due at a step is an input of that step, `KNOWN_LABEL`.
     """
 
     inputs: tuple[str, ...]
     clock: bool
     stages: tuple[Stage, ...]
+    labels: bool = False
 
     @classmethod
     def fit(
         cls,
         train: Series,
         *,
+        labels: bool = False,
+        bend: Mapping[str, Any] | None = None,
         sentinels: float | Sequence[float] = (),
-        missing: bool = True,
+        missing: bool | Sequence[str] = True,
         lags: Sequence[int] | Mapping[str, Sequence[int]] = (),
         differences: Sequence[int] | Mapping[str, Sequence[int]] = (),
         calendar: Mapping[str, int] | None = None,
@@ -65,8 +72,12 @@ class Pipeline:
 
         Args:
             train: the training part.
+            labels: make the label that becomes due at each step (that of step t - delay) an input, called
+                `known_label`; lags and differences may name it. A column that only repeats it is left out.
+            bend: {"kind", "low", "offset"} of the square root or logarithm of it that is the input instead.
             sentinels: the value, or values, that mean "missing" in any column.
-            missing: add a 0/1 column for each column with missing values in the training part.
+            missing: add a 0/1 column for each column with missing values in the training part, or for those
+                named.
             lags: steps back, for all columns, or for each column named.
             differences: the same, for the change since then instead of the value then.
             calendar: number of harmonics for each of "day", "week", "year" (with a clock) or "season"
@@ -81,26 +92,36 @@ class Pipeline:
         """
         if clip is not None and not clip > 0:
             raise LatentTrackError(f"clip is {clip}: it must be a positive number of standard deviations.")
-        pipeline = cls(train.names, train.has_clock, ())
+        check_labels(labels, bend, train.names)
+        pipeline = cls(train.names, train.has_clock, (), labels)
         if np.size(sentinels):
             pipeline = pipeline._then(Sentinels(tuple(float(v) for v in np.atleast_1d(sentinels))))
-        if missing:
+        if labels:
+            keep = unlike_label(pipeline._rows(train), train)
+            if len(keep) < len(pipeline.names):
+                pipeline = pipeline._then(Keep(keep))
+            if bend is not None:
+                pipeline = pipeline._then(Bend(len(keep) - 1, *(bend[n] for n in ("kind", "low", "offset"))))
+        columns = pipeline.names
+        if missing is True:
             pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
-        flags = range(len(train.names), len(pipeline.names))
+        elif missing:
+            pipeline = pipeline._then(MissingIndicator(tuple(_position(n, columns, train) for n in missing)))
+        flags = range(len(columns), len(pipeline.names))
         for choice, difference in ((lags, False), (differences, True)):
-            pairs = _lag_pairs(choice, train.names)
+            pairs = _lag_pairs(choice, columns, train)
             if pairs:
                 pipeline = pipeline._then(Lags(pairs, difference))
         if standardise:
             rows = pipeline._rows(train)
             pipeline = pipeline._then(Standardise.fit(rows, train.y, flags, clip, target))
-        cycles = _cycles(calendar, train)
+        cycles = chosen_cycles(calendar, train)
         return pipeline._then(Calendar(cycles)) if cycles else pipeline
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the F' columns it gives."""
-        names = self.inputs
+        names = (*self.inputs, KNOWN_LABEL) if self.labels else self.inputs
         for stage in self.stages:
             names = stage.names(names)
         return names
@@ -146,7 +167,12 @@ class Pipeline:
         return {}
 
     def step(
-        self, state: PipelineState, time: np.datetime64 | float, row: np.ndarray, key: int = 0
+        self,
+        state: PipelineState,
+        time: np.datetime64 | float,
+        row: np.ndarray,
+        key: int = 0,
+        label: float = math.nan,
     ) -> tuple[np.ndarray, PipelineState]:
         """Transform one row, with the same result as `transform` on the whole stream.
 
@@ -158,6 +184,8 @@ class Pipeline:
             time: of this row: datetime64 with a clock, else the step number.
             row: [F] the measurements, NaN where missing.
             key: which stream the row belongs to.
+            label: the label that becomes due at this step, that of `delay` steps ago; NaN if it is missing.
+                Of no effect for a pipeline without `labels`.
 
         Returns:
             ([F'] features, new state).
@@ -171,8 +199,11 @@ class Pipeline:
         if np.isinf(x).any():
             culprit = self.inputs[int(np.flatnonzero(np.isinf(x))[0])]
             raise LatentTrackError(f"column {culprit!r} of the row is infinite: give NaN if it is missing.")
+        if self.labels and math.isinf(label):
+            raise LatentTrackError(f"the label is {label}: give NaN if it is missing.")
         _check_time(time, self.clock)
         now = np.array([time], "datetime64[ns]" if self.clock else np.float64)
+        x = np.append(x, label) if self.labels else x
         features, past = self._run(x[None], now, state.get(key))
         return features[0], {**state, key: past}
 
@@ -182,6 +213,7 @@ class Pipeline:
         return {
             "inputs": list(self.inputs),
             "clock": self.clock,
+            "labels": self.labels,
             "stages": [{"kind": kinds[type(s)], **_lists(asdict(s))} for s in self.stages],
         }
 
@@ -200,8 +232,11 @@ class Pipeline:
             for description in values["stages"]:
                 fields = {name: _tuples(v) for name, v in description.items() if name != "kind"}
                 stages.append(_KINDS[description["kind"]](**fields))
-            return cls(tuple(values["inputs"]), bool(values["clock"]), tuple(stages))
-        except (KeyError, TypeError, AttributeError) as error:
+            inputs, clock, labels = tuple(values["inputs"]), values["clock"], values.get("labels", False)
+            pipeline = cls(inputs, bool(clock), tuple(stages), bool(labels))
+            _ = pipeline.names  # columns that do not exist are noticed here, not at the first row
+            return pipeline
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise LatentTrackError(
                 f"the description of the feature pipeline is damaged at {error}: save the model again."
             ) from None
@@ -227,16 +262,24 @@ class Pipeline:
         """Transform stream by stream, [N, F] -> [N, F']."""
         parts = []
         for k in np.unique(series.key):
-            here, past = series.key == k, None
+            here = series.key == k
+            x, y, past = series.x[here], series.y[here], None
+            before = np.zeros(0)
             if history is not None and np.any(history.key == k):
                 earlier = history.key == k
                 if history.time[earlier][-1] >= series.time[here][0]:
                     raise LatentTrackError(
                         "history does not end before the series starts: give earlier rows."
                     )
-                past = self._run(history.x[earlier], history.time[earlier], None)[1]
-            parts.append(self._run(series.x[here], series.time[here], past)[0])
+                before = history.y[earlier]
+                old = self._with_labels(history.x[earlier], before, np.zeros(0), series.delay)
+                past = self._run(old, history.time[earlier], None)[1]
+            parts.append(self._run(self._with_labels(x, y, before, series.delay), series.time[here], past)[0])
         return np.concatenate(parts)
+
+    def _with_labels(self, x: np.ndarray, y: np.ndarray, before: np.ndarray, delay: int) -> np.ndarray:
+        """Rows [M, F] of one stream, with the label that is due at each if that is an input."""
+        return np.column_stack([x, due_labels(y, before, delay)]) if self.labels else x
 
     def _run(
         self, x: np.ndarray, time: np.ndarray, past: tuple[np.ndarray, ...] | None
@@ -266,11 +309,12 @@ def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Seri
         (train, test, pipeline).
     """
     past, future = series.split(fraction)
-    pipeline = Pipeline.fit(_forget_unknown(past), **choices)
+    pipeline = Pipeline.fit(forget_unknown(past), **choices)
     return pipeline.transform(past), pipeline.transform(future, history=past), pipeline
 
 
-def _forget_unknown(past: Series) -> Series:
+def forget_unknown(past: Series) -> Series:
+    """A training part without the labels that are not known yet where it ends: the last `delay - 1`."""
     y = past.y.copy()
     for k in np.unique(past.key):
         rows = np.flatnonzero(past.key == k)
@@ -278,40 +322,27 @@ def _forget_unknown(past: Series) -> Series:
     return replace(past, y=y)
 
 
+def _position(name: str, names: tuple[str, ...], train: Series) -> int:
+    if name in names:
+        return names.index(name)
+    if name in train.names:
+        raise LatentTrackError(f"column {name!r} only repeats the known label: name {KNOWN_LABEL!r} instead.")
+    raise unknown_name("column", name, names)
+
+
 def _lag_pairs(
-    lags: Sequence[int] | Mapping[str, Sequence[int]], names: tuple[str, ...]
+    lags: Sequence[int] | Mapping[str, Sequence[int]], names: tuple[str, ...], train: Series
 ) -> tuple[tuple[int, int], ...]:
     by_name = lags if isinstance(lags, Mapping) else dict.fromkeys(names, lags)
+    columns = {name: _position(name, names, train) for name in by_name}
     for name, steps in by_name.items():
-        if name not in names:
-            raise unknown_name("column", name, names)
         if isinstance(steps, int):
             raise LatentTrackError(
                 f"lags of {name!r} are {steps}: give a list of steps back, as in [{steps}]."
             )
         if any(step < 1 for step in steps):
             raise LatentTrackError(f"lags of {name!r} are {list(steps)}: each must be at least 1 step back.")
-    return tuple((names.index(name), int(step)) for name, steps in by_name.items() for step in steps)
-
-
-def _cycles(calendar: Mapping[str, int] | None, train: Series) -> tuple[tuple[str, int, int], ...]:
-    known = CYCLES if train.has_clock else {"season": train.period} if train.period else {}
-    if calendar is None:
-        span, step = _span(train)
-        return tuple((n, c, _USUAL[n]) for n, c in known.items() if 2 * step < c and 2 * c <= span)
-    for name, harmonics in calendar.items():
-        if name not in known:
-            raise unknown_name("calendar cycle", name, known)
-        if harmonics < 1:
-            raise LatentTrackError(f"calendar asks for {harmonics} harmonics of {name!r}: give at least 1.")
-    return tuple((name, known[name], int(harmonics)) for name, harmonics in calendar.items())
-
-
-def _span(train: Series) -> tuple[float, float]:
-    """Length of the training part and its usual step, in nanoseconds with a clock, else in steps."""
-    time = train.time.astype(np.int64) if train.has_clock else train.time
-    steps = np.diff(time)[np.diff(train.key) == 0]
-    return float(time.max() - time.min()), float(np.median(steps)) if len(steps) else 0.0
+    return tuple((columns[name], int(step)) for name, steps in by_name.items() for step in steps)
 
 
 def _check_time(time: np.datetime64 | float, clock: bool) -> None:

@@ -80,6 +80,15 @@ def to_series(
     )
 
 
+def on_a_grid(table: Table, time: str | None = None) -> bool:
+    """Whether the rows of a single stream lie on a regular grid of time, apart from gaps; see `to_series`."""
+    try:
+        clock = _choose_time(table, time, exclude=())
+        return clock is not None and len(_regular(_group_rows(table, None, clock)).time) > 0
+    except LatentTrackError:
+        return False
+
+
 @dataclass(frozen=True)
 class _Rows:
     """The order of rows: where in the table each stands (-1: inserted), its key and its time, [N] each."""

@@ -12,9 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
+from latenttrack.data.matching import choose
+from latenttrack.errors import LatentTrackError
+
 _SECOND = 1_000_000_000
 # Lengths in nanoseconds; the year is the Gregorian mean of 365.2425 days.
 CYCLES = {"day": 86_400 * _SECOND, "week": 604_800 * _SECOND, "year": 31_556_952 * _SECOND}
+_BENDS = {"sqrt": math.sqrt, "log": math.log}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,53 @@ class Stage(ABC):
         Returns:
             [M, F'] rows.
         """
+
+
+@dataclass(frozen=True)
+class Keep(Stage):
+    """Leave columns out: only the listed ones go on."""
+
+    columns: tuple[int, ...]
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """See `Stage`."""
+        return tuple(inputs[c] for c in self.columns)
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        return x[:, list(self.columns)]
+
+
+@dataclass(frozen=True)
+class Bend(Stage):
+    """Replace a column by the square root or the logarithm of max(v - low, 0) + offset.
+
+    Attributes:
+        column: which.
+        function: "sqrt" or "log".
+        low: the smallest value that is meant to occur.
+        offset: keeps the slope finite there.
+    """
+
+    column: int
+    function: str
+    low: float
+    offset: float
+
+    def __post_init__(self) -> None:
+        choose("bend", self.function, _BENDS)
+        if not (math.isfinite(self.low) and math.isfinite(self.offset) and self.offset > 0):
+            raise LatentTrackError(
+                f"bend has low {self.low} and offset {self.offset}: give a number and a positive one."
+            )
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        bent = x.copy()
+        values = np.maximum(x[:, self.column] - self.low, 0.0) + self.offset
+        # math, not numpy, for the same reason as in `Calendar`.
+        bent[:, self.column] = [_BENDS[self.function](v) for v in values.tolist()]
+        return bent
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from latenttrack.data.features import prepare
+from latenttrack.data.features import Pipeline, prepare
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation import published
@@ -27,20 +27,27 @@ from latenttrack.evaluation.statistics import failure_rate, seed_scores
 from latenttrack.evaluation.summary import finite, summarise_bench
 from latenttrack.evaluation.tracks import Track
 from latenttrack.evaluation.trees import TreeSettings, evaluate_trees, fit_trees, import_lightgbm
+from latenttrack.evaluation.weights import mean_weights
 from latenttrack.models.capacity import capacity
-from latenttrack.models.registry import MODELS, REFERENCES, build
+from latenttrack.models.registry import DETERMINISTIC, MODELS, REFERENCES, build
 from latenttrack.store.atomic import make_folder, write_bytes
-from latenttrack.training.model import Model, fit, load
+from latenttrack.training.fit import Progress
+from latenttrack.training.model import Model, fit, fit_chosen, load
 from latenttrack.training.presets import TREES, Preset, preset
+from latenttrack.training.suit import Suit, suit
 
-SEEDS = 25
+# Beside the paper's models; named one by one, so that its tables stay as they are when references are added.
+_BESIDE_PAPER = ("last-label", "seasonal-naive", "climatology", "rls", "rls-t")
 # What the paper compares, and what needs no training.
-PAPER = tuple(name for name in MODELS if name in (*published.MODELS, *REFERENCES))
+PAPER = tuple(name for name in MODELS if name in (*published.MODELS, *_BESIDE_PAPER))
+# What one would use: the best of LatentTrack, what it is taken apart into, and what one would have instead.
+HONEST = ("latent-track", *DETERMINISTIC, *REFERENCES, TREES)
+_COMPARED = {"paper": PAPER, "honest": HONEST, "both": tuple(dict.fromkeys((*HONEST, *PAPER)))}
 
 
 def compared(track: Track) -> tuple[str, ...]:
     """The models that are run on a track unless told otherwise, in the order of the tables."""
-    return PAPER if track.compared == "paper" else (*MODELS, TREES)
+    return _COMPARED[track.compared]
 
 
 @runtime_checkable
@@ -50,8 +57,8 @@ class Listener(Protocol):
     def begin(self, model: str, epochs: int) -> None:
         """A model starts, with so many epochs ahead of it."""
 
-    def epoch(self, done: int) -> None:
-        """So many epochs of it are done."""
+    def epoch(self, progress: Progress) -> None:
+        """An epoch of a trial or of training is done."""
 
     def filtering(self) -> None:
         """It is trained and is now being filtered and scored."""
@@ -68,8 +75,9 @@ class Bench:
         track: data and protocol.
         folder: where everything is kept.
         models: names, in the order of the tables; None: those of `compared`.
-        seeds: how many of each network; references and trees have no chance in them and run once.
-        epochs: instead of the presets' number; for a quick look.
+        seeds: how many of each network, None: as its preset says; references and trees have no chance in
+            them and run once.
+        epochs: instead of the presets' number; for a quick look. Without effect where it is chosen.
         rows: only the newest so many rows of each stream; for a quick look.
         data_dir: where the dataset is; None: the usual places.
     """
@@ -77,7 +85,7 @@ class Bench:
     track: Track
     folder: Path
     models: tuple[str, ...] | None = None
-    seeds: int = SEEDS
+    seeds: int | None = None
     epochs: int | None = None
     rows: int | None = None
     data_dir: Path | None = None
@@ -97,8 +105,9 @@ class Bench:
             import_lightgbm()  # refuses now, and not after hours of training, if it is not there
         series = _newest(self.track.load(self.data_dir), self.rows)
         make_folder(self.folder)
+        stream = _Stream(series, self.track.fraction)
         for name, chosen in presets.items():
-            _OneModel(self, name, chosen, series).run(listener)
+            _OneModel(self, name, chosen, stream).run(listener)
         return summarise_bench(self.folder, self.track, series, self.names, command)
 
     @property
@@ -107,8 +116,9 @@ class Bench:
         return compared(self.track) if self.models is None else self.models
 
     def epochs_of(self, name: str) -> int:
-        """How many epochs a model trains for; 0 for one that has none."""
-        return 0 if _is_reference(name) else self.preset(name).training.epochs
+        """How many epochs a model trains for; 0 for one that has none, or that finds out by itself."""
+        chosen = self.preset(name)
+        return 0 if _is_reference(name) or chosen.suited else chosen.training.epochs
 
     def preset(self, name: str) -> Preset:
         """How a model is run on this track."""
@@ -129,17 +139,49 @@ class _Outcome(NamedTuple):
     records: Records
     parameters: dict[str, int]
     settings: dict[str, Any]
+    training: dict[str, Any] | None
+    more: dict[str, Any]  # what the network chose, how much each member of its safety net counted
     trained: float  # when training ended, by the clock of `time.perf_counter`
+
+
+class _Stream:
+    """The data of a bench, and what they ask for: found once for all models."""
+
+    def __init__(self, series: Series, fraction: float):
+        self.series, self.fraction = series, fraction
+
+    @functools.cached_property
+    def past(self) -> Series:
+        """The training part as it was loaded."""
+        return self.series.split(self.fraction)[0]
+
+    @functools.cached_property
+    def suit(self) -> Suit:
+        """Inputs and target transform."""
+        return suit(self.past)
+
+    def complete(self, chosen: Preset) -> Preset:
+        """A preset with what the data ask for in place of what it leaves open."""
+        if not chosen.suited:
+            return chosen
+        settings = {"transform": self.suit.transform} if self.suit.transform else {}
+        return replace(chosen, features=self.suit.features, settings=settings)
+
+    def prepare(self, chosen: Preset) -> tuple[Series, Series, Pipeline]:
+        """Training part, test part and the pipeline that made them."""
+        series = replace(self.series, period=self.suit.period) if chosen.suited else self.series
+        return prepare(series, self.fraction, **chosen.features)
 
 
 class _OneModel:
     """One model's way through the bench."""
 
-    def __init__(self, bench: Bench, name: str, chosen: Preset, series: Series):
-        self.bench, self.name, self.chosen = bench, name, chosen
+    def __init__(self, bench: Bench, name: str, chosen: Preset, stream: _Stream):
+        self.bench, self.name, self.stream = bench, name, stream
+        self.chosen = stream.complete(chosen)
         self.reference = _is_reference(name)
-        self.seeds = 1 if self.reference else bench.seeds
-        self.train, self.test, self.pipeline = prepare(series, bench.track.fraction, **chosen.features)
+        self.seeds = 1 if self.reference else bench.seeds or chosen.seeds
+        self.train, self.test, self.pipeline = stream.prepare(self.chosen)
         self.plan = self._plan()
 
     def run(self, listener: Listener) -> None:
@@ -163,7 +205,8 @@ class _OneModel:
             "parameters": outcome.parameters,
             "features": _plain(self.chosen.features),
             "settings": _plain(outcome.settings),
-            "training": None if self.reference else self.chosen.training.to_dict(),
+            "training": outcome.training,
+            **outcome.more,
             "seconds": {
                 "train": round(outcome.trained - begin, 1),
                 "evaluate": round(end - outcome.trained, 1),
@@ -183,7 +226,11 @@ class _OneModel:
         records = evaluate(model, self.test, past=self.train)
         build_it = functools.partial(build, model.name, model.task, **model.settings)
         counts = capacity(build_it, model.task.size)._asdict()
-        return _Outcome(records, counts, model.settings, trained)
+        training = None if self.reference else model.record["training"]
+        more: dict[str, Any] = {n: model.record[n] for n in ("choices", "trials") if n in model.record}
+        if "safety_net" in model.settings:
+            more["weights"] = mean_weights(model, self.test, past=self.train)
+        return _Outcome(records, counts, model.settings, training, more, trained)
 
     def _trees(self, listener: Listener) -> _Outcome:
         settings = TreeSettings(**self.chosen.settings)
@@ -192,14 +239,32 @@ class _OneModel:
         listener.filtering()
         records = evaluate_trees(trees, self.test, past=self.train)
         counts = {"total": trees.parameters, "inference": trees.parameters}
-        return _Outcome(records, counts, asdict(settings), trained)
+        return _Outcome(records, counts, asdict(settings), None, {}, trained)
 
     def _trained(self, listener: Listener) -> Model:
         if self.file("lt").exists():
             model = load(self.file("lt"))
             self._check(model.record.get("plan"), "lt")
             return model
-        model = fit(
+        model = self._fit(listener)
+        model = replace(model, record={**model.record, "plan": self.plan})
+        model.save(self.file("lt"))
+        for ending in ("checkpoint", "checkpoint.trials"):
+            self.file(ending).unlink(missing_ok=True)
+        return model
+
+    def _fit(self, listener: Listener) -> Model:
+        if self.chosen.suited and not self.reference:
+            return fit_chosen(
+                self.chosen.model,
+                self.stream.past,
+                suited=self.stream.suit,
+                like=self._original(),
+                seeds=self.seeds,
+                checkpoint=self.file("checkpoint"),
+                progress=listener.epoch,
+            )
+        return fit(
             self.chosen.model,
             self.train,
             seeds=self.seeds,
@@ -207,12 +272,14 @@ class _OneModel:
             settings=dict(self.chosen.settings),
             pipeline=self.pipeline,
             checkpoint=self.file("checkpoint"),
-            progress=lambda p: listener.epoch(p.epoch),
+            progress=listener.epoch,
         )
-        model = replace(model, record={**model.record, "plan": self.plan})
-        model.save(self.file("lt"))
-        self.file("checkpoint").unlink(missing_ok=True)
-        return model
+
+    def _original(self) -> Model | None:
+        """For LatentTrack's control the model that it is the control of: all else must be alike."""
+        original = self.bench.folder / "latent-track.lt"
+        alike = self.name == "lt-deterministic" and "latent-track" in self.bench.names
+        return load(original) if alike and original.exists() else None
 
     def _plan(self) -> str:
         """A digest of all that decides the result."""

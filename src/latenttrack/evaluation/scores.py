@@ -13,7 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from latenttrack.models.components import Gaussian, gaussian_mean_distance
+from latenttrack.models.grid import Grid, Spacing, lay_grid, warp_grid
 from latenttrack.models.predictive import Predictive
+from latenttrack.models.transformed import TransformedPredictive
 from latenttrack.models.warped import Warped
 
 
@@ -50,6 +52,8 @@ def score(predictive: Predictive, y: Float[Array, ""]) -> Scores:
 
 def crps(predictive: Predictive, y: Float[Array, ""]) -> Float[Array, ""]:
     """The continuous ranked probability score of a forecast."""
+    if isinstance(predictive, TransformedPredictive):
+        return _transformed_crps(predictive, y)
     if isinstance(predictive, Warped):
         return _warped_crps(predictive, y)
     return _mean_distance(predictive, y) - half_spread(predictive)
@@ -57,6 +61,8 @@ def crps(predictive: Predictive, y: Float[Array, ""]) -> Float[Array, ""]:
 
 def half_spread(predictive: Predictive) -> Float[Array, ""]:
     """1/2 E|Y - Y'| of two independent draws: exact for Gaussian mixtures, by quadrature for others."""
+    if isinstance(predictive, TransformedPredictive):
+        return _transformed_half_spread(predictive, lay_grid(predictive.mixture, _FAR))
     if isinstance(predictive, Warped):
         return _warped_half_spread(predictive, _tabulate(predictive.base))
     if isinstance(predictive.components, Gaussian):
@@ -148,6 +154,35 @@ def _warped_crps(predictive: Warped, y: Float[Array, ""]) -> Float[Array, ""]:
     )
     whole = low * table.below + climb[-1] + high * table.above
     return _mean_distance(base, y) + 2.0 * left - whole - _warped_half_spread(predictive, table)
+
+
+# A curve may magnify the far tail, where little probability is left.
+_FAR = Spacing(cells=256, reach=1000.0, bend=9.0)
+
+
+def _transformed_half_spread(predictive: TransformedPredictive, grid: Grid) -> Float[Array, ""]:
+    """Int F (1 - F) dy, dy = y'(u) du: the distribution function is that of u."""
+    grid, _ = warp_grid(predictive.base, grid)
+    return predictive.scale * jnp.sum(grid.step * predictive.curve.label_slope(grid.u) * grid.F * grid.S)
+
+
+def _transformed_crps(predictive: TransformedPredictive, label: Float[Array, ""]) -> Float[Array, ""]:
+    """E|y(U) - y| minus the half spread.
+
+    With v the u of the label, y(u) - y = b (u - v) + r(u), where b is the slope there and r is flat, so that
+    E|y(U) - y| = b E|U - v| + E[sign(U - v) r(U)]. A warp adds int_-inf^v D dy - int_v^inf D dy.
+    """
+    curve, mixture = predictive.curve, predictive.mixture
+    grid = lay_grid(mixture, _FAR)
+    v = predictive.to_inner(label)
+    b = curve.label_slope(v)
+    r = curve.to_label(grid.u) - curve.to_label(v) - b * (grid.u - v)
+    density = grid.mass @ mixture.weights
+    distance = b * _mean_distance(mixture, v) + jnp.sum(jnp.sign(grid.u - v) * r * density)
+    D = grid.step * curve.label_slope(grid.u) * warp_grid(predictive.base, grid)[1]
+    climb = jnp.cumsum(D) - 0.5 * D
+    distance = distance + 2.0 * jnp.interp(v, grid.u, climb) - climb[-1]
+    return predictive.scale * distance - _transformed_half_spread(predictive, grid)
 
 
 def _mean_distance(mixture: Predictive, y: Float[Array, ""]) -> Float[Array, ""]:

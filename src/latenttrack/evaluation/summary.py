@@ -13,6 +13,7 @@ import numpy as np
 
 from latenttrack.data.series import Series
 from latenttrack.evaluation.archive import read_records
+from latenttrack.evaluation.paired import LEADING, compare
 from latenttrack.evaluation.statistics import rank_shares, representative_seed
 from latenttrack.evaluation.tracks import Track
 from latenttrack.store.atomic import write_bytes
@@ -25,7 +26,7 @@ _SCORES = {"nll": "nll", "mse": "squared_error"}
 def summarise_bench(
     folder: Path, track: Track, series: Series, models: Sequence[str], command: str
 ) -> dict[str, Any]:
-    """Put the models' parts together, rank the models step by step, and write `summary.json`.
+    """Put the models' parts together, rank and compare the models step by step, and write `summary.json`.
 
     Args:
         folder: of the bench; holds `NAME.json` and `NAME.parquet` for every model.
@@ -44,6 +45,7 @@ def summarise_bench(
     chosen = _representative(entries)
     _add_ranks(folder, entries, chosen)
     _add_largest(folder, entries, chosen, sentinels)
+    _add_paired(folder, entries)
     summary = {
         "version": VERSION,
         "command": command,
@@ -73,7 +75,7 @@ def summarise_bench(
     return summary
 
 
-def finite(value: float) -> float | None:
+def finite(value: float | int) -> float | int | None:
     """JSON has no NaN and no infinity: None stands for both."""
     return value if math.isfinite(value) else None
 
@@ -90,6 +92,9 @@ def _add_ranks(folder: Path, entries: dict[str, dict[str, Any]], chosen: int) ->
     networks = [name for name, entry in entries.items() if not entry["reference"]]
     if not networks:
         return
+    # Seed by seed: only networks with as many seeds as any can be compared so.
+    most = max(len(entries[name]["seeds"]) for name in networks)
+    networks = [name for name in networks if len(entries[name]["seeds"]) == most]
     records = {name: read_records(folder / f"{name}.parquet") for name in networks}
     labelled = ~np.isnan(next(iter(records.values())).y)
     seeds = range(next(iter(records.values())).seeds)
@@ -121,3 +126,18 @@ def _add_largest(
             "time": str(records.time[step]),
             "seeds_at_sentinels": int(np.isin(largest, sentinels).sum()),
         }
+
+
+def _add_paired(folder: Path, entries: dict[str, dict[str, Any]]) -> None:
+    """Every other model against the leading one, week by week; nothing if that was not run."""
+    if LEADING not in entries:
+        return
+    leading = read_records(folder / f"{LEADING}.parquet")
+    for name, entry in entries.items():
+        if name != LEADING:
+            found = compare(leading, read_records(folder / f"{name}.parquet"))
+            entry["paired"] = {
+                "against": LEADING,
+                "by": "week" if leading.time.dtype.kind == "M" else "block",
+                **{score: {k: finite(v) for k, v in one._asdict().items()} for score, one in found.items()},
+            }

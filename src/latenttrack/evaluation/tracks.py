@@ -13,7 +13,18 @@ from latenttrack.data.embedded import airports
 from latenttrack.data.jena import MEASUREMENTS, SENTINEL, jena_series
 from latenttrack.data.matching import choose
 from latenttrack.data.public import public_series
+from latenttrack.data.reading import on_a_grid, read_table, to_series
 from latenttrack.data.series import Series
+
+
+@dataclass(frozen=True)
+class File:
+    """A user's own file: where it is, what is predicted, which column is the time, what means "missing"."""
+
+    path: Path
+    target: str
+    time: str | None = None
+    sentinels: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,8 +41,9 @@ class Track:
         sentinels: "keep" or "missing": what becomes of the value that stands for a failed sensor.
         without: measurements that are left out.
         fraction: share of the rows before the cut between training and test.
-        compared: "paper": unless told otherwise, the paper's models and the online references are run;
-            "all": every model there is.
+        file: a user's own file, for the dataset "file".
+        compared: which models are run unless told otherwise: "paper" those of the paper and references,
+            "honest" what one would use, "both" all of these.
     """
 
     name: str
@@ -43,7 +55,8 @@ class Track:
     sentinels: str = "keep"
     without: tuple[str, ...] = ()
     fraction: float = 0.7
-    compared: str = "all"
+    compared: str = "honest"
+    file: "File | None" = None
 
     @property
     def sentinel(self) -> float:
@@ -74,11 +87,27 @@ def _public(track: Track, data_dir: str | Path | None) -> Series:
     return public_series(track.dataset, data_dir, horizon=track.horizon, delay=track.delay)
 
 
+def _file(track: Track, data_dir: str | Path | None) -> Series:
+    del data_dir
+    assert track.file is not None
+    file, table = track.file, read_table(track.file.path)
+    return to_series(
+        table,
+        target=file.target,
+        time=file.time,
+        horizon=track.horizon,
+        delay=track.delay,
+        sentinels=file.sentinels,
+        grid=on_a_grid(table, file.time),
+    )
+
+
 LOADERS: dict[str, Callable[[Track, str | Path | None], Series]] = {
     "jena": _jena,
     "airports": _airports,
     "etth1": _public,
     "bike": _public,
+    "file": _file,
 }
 
 _PAPER = "Jena, temperature 6 hours ahead, label known before the next hour (as published)"
@@ -86,7 +115,7 @@ _PAPER = "Jena, temperature 6 hours ahead, label known before the next hour (as 
 
 def _paper(name: str, summary: str, presets: str, **changes: Any) -> Track:
     """The paper's protocol, or a variant of it."""
-    return Track(name, f"{_PAPER}; {summary}", presets, compared="paper", **changes)
+    return Track(name, f"{_PAPER}; {summary}", presets, **{"compared": "paper", **changes})
 
 
 def _honest(name: str, what: str, hours: int, **changes: Any) -> Track:
@@ -100,7 +129,7 @@ TRACKS = {
     track.name: track
     for track in (
         _paper("paper", "raw sentinels, ReLU", "paper"),
-        _paper("paper-clean", "sentinels are missing, tanh", "bounded", sentinels="missing"),
+        _paper("paper-clean", "sentinels are missing, tanh", "bounded", sentinels="missing", compared="both"),
         _paper(
             "paper-no-temperature",
             "inputs without T, Tpot and VPmax, which give the temperature away",
@@ -124,6 +153,21 @@ TRACKS = {
         ),
     )
 }
+
+
+def file_track(file: File, horizon: int, delay: int | None = None) -> Track:
+    """A track on a user's own file; a label is known when it is measured unless `delay` says otherwise."""
+    ahead = f"{horizon} step{'s' if horizon > 1 else ''} ahead" if horizon else "from the other columns"
+    return Track(
+        file.path.name.split(".")[0],
+        f"{file.path}, {file.target} {ahead}",
+        "bounded",
+        dataset="file",
+        horizon=horizon,
+        delay=max(horizon, 1) if delay is None else delay,
+        sentinels="missing",
+        file=file,
+    )
 
 
 def find_track(name: str) -> Track:

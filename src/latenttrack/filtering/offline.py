@@ -48,6 +48,7 @@ def filter_series(
     key: PRNGKeyArray,
     *,
     past: Series | None = None,
+    trained: bool = False,
     record: Recorder = record_forecast,
 ) -> PyTree[np.ndarray]:
     """Filter a series online with frozen weights: predict, score, update, in that order.
@@ -57,30 +58,79 @@ def filter_series(
         series: what to predict; every key is a stream of its own.
         key: for trackers that draw at random; seed s, stream b, step t uses its own fold of it.
         past: the rows before `series`: folded into the belief first, and the source of labels still due.
+        trained: whether the weights were trained on `past`: how well it was predicted is then forgotten.
         record: what to keep of each forecast; it sees forecast and label in original units.
 
     Returns:
         The recorder's pytree with numpy leaves [seeds, rows], in the order of the rows of `series`. Rows
         without a label are predicted too; what the recorder says of their label is NaN.
     """
+    head, rest, chosen = _cut(series, past)
+    units = (jnp.float32(series.y_loc), jnp.float32(series.y_scale))
+    numbers = jnp.arange(len(stack))
+
+    def run(group: tuple[PyTree[Array], Array]) -> PyTree[Array]:
+        return _run(stack.rest, *group, head, rest, units, key, record, trained)
+
+    records = in_groups(run, (stack.params, numbers))
+
+    # [S, B, T] -> [S, rows]: the rows of each stream stand in order, and streams one after another.
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, chosen], records)
+
+
+def trace_series(
+    tracker: AbstractTracker,
+    series: Series,
+    look: Callable[[State], Array],
+    *,
+    past: Series | None = None,
+    trained: bool = False,
+) -> np.ndarray:
+    """What can be seen in the belief from which each row of a series is predicted.
+
+    Args:
+        tracker: one seed.
+        series: what to filter; every key is a stream of its own.
+        look: from a state to an array [...].
+        past: the rows before `series`, folded into the belief first.
+        trained: as for `filter_series`.
+
+    Returns:
+        [rows, ...], in the order of the rows of `series`.
+    """
+    parts = _cut(series, past)
+
+    @eqx.filter_jit
+    def run(tracker: AbstractTracker, head: Window, rest: Window) -> Array:
+        def body(state: State, row: Window) -> tuple[State, Array]:
+            state = observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x)
+            return state, look(state)
+
+        def one(head: Window, rest: Window) -> Array:
+            state = warm_up(tracker, tracker.init(), head)
+            return jax.lax.scan(body, tracker.renew(state) if trained else state, rest)[1]
+
+        return jax.vmap(one)(head, rest)
+
+    return np.asarray(run(tracker, *jax.tree.map(jnp.asarray, parts[:2])))[parts.chosen]
+
+
+class _Cut(NamedTuple):
+    """What is filtered: steps that are only folded in, steps that are predicted, and which of those count."""
+
+    head: Window
+    rest: Window
+    chosen: Bool[np.ndarray, "B T"]
+
+
+def _cut(series: Series, past: Series | None) -> _Cut:
     whole = series if past is None else _append(past, series)
     window, sequences = lay_out(whole)
     new = sequences.valid & ~_contains(past, whole, sequences.row)
     # Every stream is in its past for at least `begin` steps: there nothing need be predicted.
     begin = int(np.argmax(new, axis=1)[new.any(axis=1)].min())
-    head = Window(*(leaf[:, :begin] for leaf in window))
-    rest = Window(*(leaf[:, begin:] for leaf in window))
-    units = (jnp.float32(series.y_loc), jnp.float32(series.y_scale))
-    numbers = jnp.arange(len(stack))
-
-    def run(group: tuple[PyTree[Array], Array]) -> PyTree[Array]:
-        return _run(stack.rest, *group, head, rest, units, key, record)
-
-    records = in_groups(run, (stack.params, numbers))
-
-    # [S, B, T] -> [S, rows]: the rows of each stream stand in order, and streams one after another.
-    chosen = new[:, begin:]
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, chosen], records)
+    head, rest = (Window(*(leaf[:, part] for leaf in window)) for part in (slice(begin), slice(begin, None)))
+    return _Cut(head, rest, new[:, begin:])
 
 
 @eqx.filter_jit
@@ -93,12 +143,14 @@ def _run(
     units: tuple[Array, Array],
     key: PRNGKeyArray,
     record: Recorder,
+    trained: bool,
 ) -> PyTree[Array]:
     """Some seeds x all streams: warm up on `head`, filter `rest`; leaves [S, B, T]."""
     steps = jnp.arange(rest.y.shape[1])
 
     def one_stream(tracker: AbstractTracker, head: Window, rest: Window, key: PRNGKeyArray) -> PyTree[Array]:
         state = warm_up(tracker, tracker.init(), head)
+        state = tracker.renew(state) if trained else state
 
         def body(state: State, inputs: tuple[Window, Array]) -> tuple[State, PyTree[Array]]:
             row, t = inputs

@@ -5,13 +5,25 @@ Every member m forecasts every step, p_m(y). The forecast of the average is thei
     p(y_t) = sum_m w_m p_m(y_t)
 
 and each label that comes due moves the weights by its likelihood under the forecasts that were made for its
-step, then lends a little to everyone ("fixed share", Herbster and Warmuth 1998):
+step, tempered by a power 0 < eta <= 1, then lends a little to everyone ("fixed share", Herbster and Warmuth
+1998):
 
-    w'_m = (1 - share) w_m p_m(y) / sum_j w_j p_j(y) + share / M
+    w'_m = (1 - share) w_m p_m(y)^eta / Z + share / M,    Z = sum_j w_j p_j(y)^eta
 
-From equal weights, N labels later, the average is at most log(M) - N log(1 - share) nats behind its best
-member in all (without delay): share = .001 costs .001 nats a step. Should another member become the better
-one, its weight has to grow from share / M, not from nothing: log(M / share) nats, once for each change.
+eta = 1 is Bayes' rule. Less is wiser here (Grünwald's "safe Bayes"), for two reasons. Forecasts for
+overlapping horizons share their errors, so that with label delay D, D labels are about one piece of evidence.
+And of models that are all wrong a mixture is usually better than the best one, with which Bayes' rule would
+soon be left.
+
+What it costs, without delay: x^eta is concave, so that Z <= p(y)^eta, and the mixture's loss -log p(y) is at
+most -log(Z) / eta. As w'_m >= (1 - share) w_m p_m(y)^eta / Z for every m, the Z of N labels multiply to
+
+    prod Z >= (1 - share)^N prod p_m(y)^eta / M
+
+From equal weights, N labels later, the average is in all at most (log(M) - N log(1 - share)) / eta nats
+behind its best member: share = .001 costs at worst .001 / eta nats a step. Should another member become the
+better one, its weight has to grow from share / M, not from nothing: log(M / share) / eta nats, once for each
+change.
 """
 
 from typing import NamedTuple
@@ -30,7 +42,8 @@ from latenttrack.models.ring import empty_ring, oldest, push, step_key
 from latenttrack.models.warped import require_mixture
 
 SAFETY_NET = ("rls-t", "seasonal-naive", "last-label")  # what stands beside a network unless told otherwise
-_IMPOSSIBLE = -1e30  # log-likelihood of a member that did not give one; finite, so that all may fail at once
+POWER = 0.3  # eta for labels that are known at once; with label delay D it is POWER / D
+_IMPOSSIBLE = -1e30  # log-likelihood of a member that did not give one; finite, as infinities would give NaN
 
 
 class AveragedState(NamedTuple):
@@ -44,7 +57,7 @@ class AveragedState(NamedTuple):
 
 
 class Averaged(AbstractTracker):
-    """`main` and some references, mixed with fixed-share weights.
+    """`main` and some references, mixed with tempered, fixed-share weights.
 
     Training is `main`'s own: the references have nothing to learn from gradients.
     """
@@ -55,30 +68,35 @@ class Averaged(AbstractTracker):
     size: int = eqx.field(static=True)  # number of input features F
     delay: int = eqx.field(static=True)
     share: float = eqx.field(static=True, default=0.001)
+    power: float = eqx.field(static=True, default=1.0)  # eta
+    start: tuple[float, ...] | None = eqx.field(static=True, default=None)  # weights; None: equal ones
 
     def init(self) -> AveragedState:
-        """The members' beliefs before any data, equal weights."""
+        """The members' beliefs before any data, and the first weights."""
         main, references = self.main.init(), tuple(r.init() for r in self.references)
         x = jnp.zeros(self.size)
         like = jax.eval_shape(lambda: self._forecasts(main, references, x, jax.random.key(0)))
-        M = len(self.names)
         return AveragedState(
             main,
             references,
-            jnp.full(M, -jnp.log(jnp.float32(M))),
+            self._first_weights(),
             empty_ring(like, self.delay),
             jnp.zeros((), jnp.uint32),
         )
 
     def update(self, state: AveragedState, x: Float[Array, " F"], y: Float[Array, ""]) -> AveragedState:
-        """Weigh the members by what they had forecast for this label, then let each learn from it."""
+        """Weigh the members by what they had forecast for this label, then let each learn from it.
+
+        A label of which no member gave a likelihood says nothing about them: the weights stay.
+        """
         scores = jnp.stack([forecast.log_prob(y) for forecast in oldest(state.recent)])
-        scores = jnp.where(jnp.isfinite(scores), scores, _IMPOSSIBLE)
-        moved = jnp.log(self._shared(jax.nn.softmax(state.log_weights + scores)))
+        given = jnp.isfinite(scores)
+        scores = jnp.where(given, scores, _IMPOSSIBLE)
+        moved = jnp.log(self._shared(jax.nn.softmax(state.log_weights + self.power * scores)))
         return AveragedState(
             self.main.update(state.main, x, y),
             tuple(r.update(s, x, y) for r, s in zip(self.references, state.references, strict=True)),
-            jnp.where(state.steps >= self.delay, moved, state.log_weights),
+            jnp.where((state.steps >= self.delay) & jnp.any(given), moved, state.log_weights),
             state.recent,
             state.steps,
         )
@@ -102,6 +120,10 @@ class Averaged(AbstractTracker):
         log_weights = jnp.concatenate([weight + forecast.log_weights for weight, forecast in parts])
         return Predictive(join([forecast.components for forecast in forecasts]), log_weights)
 
+    def renew(self, state: AveragedState) -> AveragedState:
+        """Back to the first weights."""
+        return state._replace(log_weights=self._first_weights())
+
     def window_terms(
         self, state: AveragedState, window: Window, key: PRNGKeyArray
     ) -> tuple[Terms, AveragedState]:
@@ -112,6 +134,11 @@ class Averaged(AbstractTracker):
     def weights(self, state: AveragedState) -> Float[Array, " M"]:
         """How much each member counts now, in the order of `names`; they sum to one."""
         return jnp.exp(state.log_weights - logsumexp(state.log_weights))
+
+    def _first_weights(self) -> Float[Array, " M"]:
+        start = jnp.ones(len(self.names)) if self.start is None else jnp.asarray(self.start, jnp.float32)
+        # What is lent to everyone keeps a weight of 0 from staying there.
+        return jnp.log(self._shared(start / jnp.sum(start)))
 
     def _shared(self, weights: Float[Array, " M"]) -> Float[Array, " M"]:
         return (1.0 - self.share) * weights + self.share / len(self.names)

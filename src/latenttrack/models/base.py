@@ -27,6 +27,14 @@ class Constant(eqx.Module):
     value: Array
 
 
+_UNTRAINED = (Constant, eqx.nn.Dropout)
+
+
+def make_dropout(rate: float) -> eqx.nn.Dropout:
+    """Dropout whose rate is an array: networks that differ in it share a compiled program."""
+    return eqx.nn.Dropout(jnp.float32(rate) if rate > 0 else 0.0)
+
+
 class Window(NamedTuple):
     """W consecutive steps, laid out so that every step carries the label that becomes due just before it.
 
@@ -74,6 +82,14 @@ class AbstractTracker(eqx.Module):
     def predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The distribution of this step's label, before it is known."""
 
+    def renew(self, state: State) -> State:
+        """The data on which the weights were trained end here: forget how well they were predicted.
+
+        Of data that it knows by heart a model thinks too well of itself. By default nothing changes; what
+        learns from scores (safety net, recalibration) starts anew.
+        """
+        return state
+
     @abc.abstractmethod
     def window_terms(self, state: State, window: Window, key: PRNGKeyArray) -> tuple[Terms, State]:
         """Per-step terms of W steps from `state`, and the state after them."""
@@ -114,16 +130,16 @@ def impute(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def is_trainable(leaf: object) -> bool:
-    """Whether a leaf of a tracker is a parameter (`Constant`s are not)."""
+    """Whether a leaf of a tracker is a parameter (those of `Constant`s and dropout are not)."""
     return eqx.is_inexact_array(leaf)
 
 
 def partition(tracker: AbstractTracker) -> tuple[AbstractTracker, AbstractTracker]:
     """Split a tracker into (parameters, everything else); `equinox.combine` joins them again."""
     spec = jax.tree.map(
-        lambda node: False if isinstance(node, Constant) else is_trainable(node),
+        lambda node: not isinstance(node, _UNTRAINED) and is_trainable(node),
         tracker,
-        is_leaf=lambda node: isinstance(node, Constant),
+        is_leaf=lambda node: isinstance(node, _UNTRAINED),
     )
     return eqx.partition(tracker, spec)
 

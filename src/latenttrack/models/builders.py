@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from latenttrack.data.matching import choose
+from latenttrack.models.base import make_dropout
 from latenttrack.models.deterministic import DeterministicTrack, PlainRecurrent
 from latenttrack.models.draws import Independent, make_draws
 from latenttrack.models.dssm import DSSM
@@ -21,7 +22,7 @@ from latenttrack.models.hypernetwork import Activation, Hypernetwork
 from latenttrack.models.latent_track import LatentTrack
 from latenttrack.models.memory import AbstractMemory, Paired, Prompt, extra_inputs
 from latenttrack.models.noise import AbstractNoise, GaussianNoise, StudentTNoise
-from latenttrack.models.references import RLS, Repeat
+from latenttrack.models.references import RLS, Repeat, SeasonalDifference
 from latenttrack.models.static import BayesByBackprop, DeepEnsemble, MCDropout
 from latenttrack.models.summarisers import SUMMARISERS
 from latenttrack.models.task import Task
@@ -39,6 +40,7 @@ def latent_track(
     latent_size: int = 8,
     encoder_size: int = 16,
     features: int = 16,
+    generator_gain: float = 1.0,
     predictor: tuple[int, ...] = (8,),
     summariser: str = "gru",
     head: str = "gaussian",
@@ -70,12 +72,13 @@ def latent_track(
             activation=act,
             skip=skip,
             dropout=hidden_dropout,
+            gain=generator_gain,
             key=k_g,
         ),
         head=emission,
         draws=make_draws(draws, K, noise),
         train_draws=Independent(train_K, noise),
-        summary_dropout=eqx.nn.Dropout(summary_dropout),
+        summary_dropout=make_dropout(summary_dropout),
         structured=structured,
     )
 
@@ -88,6 +91,7 @@ def deterministic_track(
     latent_size: int = 8,
     encoder_size: int = 16,
     features: int = 24,
+    generator_gain: float = 1.0,
     predictor: tuple[int, ...] = (8,),
     summariser: str = "gru",
     head: str = "gaussian",
@@ -111,10 +115,11 @@ def deterministic_track(
             activation=act,
             skip=skip,
             dropout=hidden_dropout,
+            gain=generator_gain,
             key=k_g,
         ),
         head=emission,
-        summary_dropout=eqx.nn.Dropout(summary_dropout),
+        summary_dropout=make_dropout(summary_dropout),
     )
 
 
@@ -142,8 +147,8 @@ def plain_recurrent(
         layers=_stack((hidden_size + task.size, *predictor, emission.size), k_f),
         skip=eqx.nn.Linear(task.size, 1, key=k_skip) if skip else None,
         head=emission,
-        summary_dropout=eqx.nn.Dropout(summary_dropout),
-        hidden_dropout=eqx.nn.Dropout(hidden_dropout),
+        summary_dropout=make_dropout(summary_dropout),
+        hidden_dropout=make_dropout(hidden_dropout),
         activation=act,
     )
 
@@ -305,7 +310,21 @@ def seasonal_naive(task: Task, key: PRNGKeyArray, *, period: int | None = None) 
     """Repeats the newest known label from the same place in the season; without a season, the last label."""
     del key
     season = period or task.period or task.delay
-    return Repeat(StudentTNoise(), lag=season * math.ceil(task.delay / season), delay=task.delay)
+    return Repeat(StudentTNoise(), lag=_whole_seasons(season, task.delay), delay=task.delay)
+
+
+def seasonal_difference(
+    task: Task, key: PRNGKeyArray, *, weight: float = 0.6, period: int | None = None
+) -> SeasonalDifference:
+    """The last label plus `weight` times what followed a season ago; without a season, the last label."""
+    del key
+    season = period or task.period
+    return SeasonalDifference(
+        StudentTNoise(),
+        lag=_whole_seasons(season or task.delay, task.delay),
+        delay=task.delay,
+        weight=weight if season else 0.0,
+    )
 
 
 def climatology(task: Task, key: PRNGKeyArray) -> RLS:
@@ -327,6 +346,11 @@ def rls_t(task: Task, key: PRNGKeyArray, *, forgetting: float = 0.9999) -> RLS:
 def _rls(task: Task, key: PRNGKeyArray, noise: AbstractNoise, forgetting: float) -> RLS:
     del key
     return RLS(noise, tuple(range(task.size)), forgetting=forgetting)
+
+
+def _whole_seasons(season: int, delay: int) -> int:
+    """The least number of steps that is whole seasons and so far back that labels are known."""
+    return season * math.ceil(delay / season)
 
 
 def _memory(

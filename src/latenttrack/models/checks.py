@@ -6,7 +6,7 @@ on its name.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from latenttrack.data.matching import unknown_name
@@ -29,7 +29,9 @@ _REAL: dict[str, _Rule] = {
     "summary_dropout": _SHARE,
     "hidden_dropout": _SHARE,
     "initial_sd": _POSITIVE,
+    "generator_gain": _POSITIVE,
     "prior_log_sd": _FINITE,
+    "weight": ("a number from 0 to 1", lambda v: _is_real(v) and 0 <= v <= 1),
     "forgetting": ("a number above 0 and at most 1", lambda v: _is_real(v) and 0 < v <= 1),
 }
 _BY_ANNOTATION: dict[Any, _Rule] = {
@@ -74,9 +76,58 @@ def check_safety_net(model: str, names: Any, references: Sequence[str]) -> None:
         )
 
 
+def check_pool(model: str, value: Any) -> None:
+    """Refuse a `pool` that is neither None nor a number of networks to mix."""
+    rule: _Rule = ("a whole number of at least 2, or None", lambda v: v is None or (_is_size(v) and v >= 2))
+    _check(model, "pool", value, rule)
+
+
 def check_recalibrate(model: str, value: Any) -> None:
     """Refuse a `recalibrate` that is neither on nor off."""
     _check(model, "recalibrate", value, _BY_ANNOTATION[bool])
+
+
+_TRANSFORM: dict[str, _Rule] = {
+    "loc": _FINITE,
+    "scale": _POSITIVE,
+    "offset": _POSITIVE,
+    "low": _FINITE,
+    "high": _FINITE,
+    "centre": _FINITE,
+    "spread": _POSITIVE,
+}
+
+
+def check_transform(model: str, value: Any, kinds: Collection[str]) -> None:
+    """Refuse a `transform` that is not None and does not describe a curve of one of the kinds."""
+    if value is None:
+        return
+    fields = {"kind", *_TRANSFORM}
+    rule: _Rule = (
+        f"None or what `fit_transform` returns ({', '.join(sorted(fields))})",
+        lambda v: isinstance(v, Mapping) and set(v) == fields,
+    )
+    _check(model, "transform", value, rule)
+    if value["kind"] not in kinds:
+        raise unknown_name("transform", str(value["kind"]), kinds)
+    for name, rule in _TRANSFORM.items():
+        _check(model, f"transform.{name}", value[name], rule)
+    if value["high"] <= value["low"]:
+        raise LatentTrackError(f"{model} setting 'transform' has low at or above high: exchange them")
+
+
+def check_prior(model: str, value: Any) -> None:
+    """Refuse a `recalibrate_prior` that is not a positive number of pseudo-counts."""
+    _check(model, "recalibrate_prior", value, _POSITIVE)
+
+
+def check_start(model: str, name: str, values: Any, count: int) -> None:
+    """Refuse first weights or counts that are not as many, or not all positive or zero."""
+    rule: _Rule = (
+        f"{count} numbers, none of them negative",
+        lambda v: v is None or (len(v) == count and all(_is_real(each) and each >= 0 for each in v)),
+    )
+    _check(model, name, values, rule)
 
 
 def _check(model: str, name: str, value: Any, rule: _Rule) -> None:

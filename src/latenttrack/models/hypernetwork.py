@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from latenttrack.errors import LatentTrackError
+from latenttrack.models.base import Constant, make_dropout
 
 Activation = Callable[[Array], Array]
 
@@ -27,9 +28,17 @@ class GeneratedLinear(eqx.Module):
     base_bias: Float[Array, " out"]
     weight: Float[Array, "G out in"]
     bias: Float[Array, "G out"]
+    gain: Constant
 
     def __init__(
-        self, in_size: int, out_size: int, features: int, *, generator_scale: float, key: PRNGKeyArray
+        self,
+        in_size: int,
+        out_size: int,
+        features: int,
+        *,
+        generator_scale: float,
+        gain: float,
+        key: PRNGKeyArray,
     ):
         k1, k2, k3 = jax.random.split(key, 3)
         limit = in_size**-0.5
@@ -38,22 +47,23 @@ class GeneratedLinear(eqx.Module):
         self.base_weight = jax.random.uniform(k1, (out_size, in_size), minval=-limit, maxval=limit)
         self.base_bias = jnp.zeros(out_size)
         spread = generator_scale * features**-0.5
-        self.weight = spread * limit * jax.random.normal(k2, (features, out_size, in_size))
+        self.weight = (spread * limit / gain) * jax.random.normal(k2, (features, out_size, in_size))
         self.bias = spread * limit * jax.random.normal(k3, (features, out_size))
+        self.gain = Constant(jnp.float32(gain))
 
     def generate(self, g: Float[Array, " G"]) -> tuple[Float[Array, "out in"], Float[Array, " out"]]:
         """The weight and bias for one latent, written out."""
-        weight = self.base_weight + jnp.einsum("g,goi->oi", g, self.weight)
+        weight = self.base_weight + self.gain.value * jnp.einsum("g,goi->oi", g, self.weight)
         return weight, self.base_bias + g @ self.bias
 
     def shared_input(self, x: Float[Array, " in"], g: Float[Array, "K G"]) -> Float[Array, "K out"]:
         """One x for all K latents: contract x with the generator first, then with the latents."""
-        generated = jnp.einsum("goi,i->go", self.weight, x) + self.bias
+        generated = self.gain.value * jnp.einsum("goi,i->go", self.weight, x) + self.bias
         return g @ generated + (self.base_weight @ x + self.base_bias)
 
     def own_input(self, a: Float[Array, "K in"], g: Float[Array, "K G"]) -> Float[Array, "K out"]:
         """Each latent has its own input, so its weights are written out: the later layers are small."""
-        weight = self.base_weight + jnp.einsum("kg,goi->koi", g, self.weight)
+        weight = self.base_weight + self.gain.value * jnp.einsum("kg,goi->koi", g, self.weight)
         # A sum of products compiles to faster code than K products of small matrices with vectors.
         return jnp.sum(weight * a[:, None, :], axis=-1) + g @ self.bias + self.base_bias
 
@@ -77,23 +87,29 @@ class Hypernetwork(eqx.Module):
         skip: bool = False,
         dropout: float = 0.0,
         generator_scale: float = 0.3,
+        gain: float = 1.0,
         key: PRNGKeyArray,
     ):
-        """`sizes`: the predictor's inputs, hidden layers, outputs. `skip`: a generated path x -> mean."""
+        """`sizes`: the predictor's inputs, hidden layers, outputs. `skip`: a generated path x -> mean.
+
+        With a `gain` below 1 the generators of weights start alike and learn more slowly than the rest: theta
+        is theta_0 + gain A g, and A is drawn larger in proportion. Those of biases, through which the latent
+        acts like one more input, are not held back.
+        """
         if len(sizes) < 2:
             raise LatentTrackError(f"predictor sizes {sizes} need at least an input and an output size")
         key, k_features, k_skip = jax.random.split(key, 3)
         self.features = eqx.nn.Linear(latent_size, features, key=k_features)
         self.layers = tuple(
-            GeneratedLinear(a, b, features, generator_scale=generator_scale, key=k)
+            GeneratedLinear(a, b, features, generator_scale=generator_scale, gain=gain, key=k)
             for a, b, k in zip(sizes[:-1], sizes[1:], jax.random.split(key, len(sizes) - 1), strict=True)
         )
         self.skip = (
-            GeneratedLinear(sizes[0], 1, features, generator_scale=generator_scale, key=k_skip)
+            GeneratedLinear(sizes[0], 1, features, generator_scale=generator_scale, gain=gain, key=k_skip)
             if skip
             else None
         )
-        self.dropout = eqx.nn.Dropout(dropout)
+        self.dropout = make_dropout(dropout)
         self.activation = activation
 
     def __call__(

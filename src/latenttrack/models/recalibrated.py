@@ -12,12 +12,12 @@ and with `prior` pseudo-counts spread evenly, bin i holds the share
 of the labels. The forecast becomes F'(y) = H(F(y)), H linear within each bin and rising by g_i in bin i.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window
 from latenttrack.models.predictive import Predictive
@@ -43,13 +43,14 @@ class Recalibrated(AbstractTracker):
     bins: int = eqx.field(static=True, default=20)
     half_life: float = eqx.field(static=True, default=1000.0)  # in labels
     prior: float = eqx.field(static=True, default=1000.0)  # pseudo-counts
+    start: tuple[float, ...] | None = eqx.field(static=True, default=None)  # counts; None: nothing counted
 
     def init(self) -> RecalibratedState:
-        """Nothing counted: the forecasts stay as they are."""
+        """Without first counts the forecasts stay as they are."""
         inner, x = self.inner.init(), jnp.zeros(self.size)
         like = jax.eval_shape(lambda: self.inner.predict(inner, x, jax.random.key(0)))
         return RecalibratedState(
-            inner, jnp.zeros(self.bins), empty_ring(like, self.delay), jnp.zeros((), jnp.uint32)
+            inner, self._first_counts(), empty_ring(like, self.delay), jnp.zeros((), jnp.uint32)
         )
 
     def update(
@@ -57,8 +58,7 @@ class Recalibrated(AbstractTracker):
     ) -> RecalibratedState:
         """Count the label's PIT, then let the inner tracker learn from it."""
         pit = oldest(state.recent).cdf(y)
-        place = jax.nn.one_hot(find_bin(pit, self.bins), self.bins)
-        counts = 0.5 ** (1.0 / self.half_life) * state.counts + place
+        counts = self.count(state.counts, pit)
         known = (state.steps >= self.delay) & jnp.isfinite(pit)
         return RecalibratedState(
             self.inner.update(state.inner, x, y),
@@ -75,7 +75,11 @@ class Recalibrated(AbstractTracker):
 
     def predict(self, state: RecalibratedState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The inner forecast, warped. Compiled together with `advance`, it is computed once."""
-        return Warped.of(require_mixture(self.inner.predict(state.inner, x, key)), self.knots(state))
+        return Warped.of(require_mixture(self.inner.predict(state.inner, x, key)), self.knots(state.counts))
+
+    def renew(self, state: RecalibratedState) -> RecalibratedState:
+        """Back to the first counts."""
+        return state._replace(inner=self.inner.renew(state.inner), counts=self._first_counts())
 
     def window_terms(
         self, state: RecalibratedState, window: Window, key: PRNGKeyArray
@@ -84,7 +88,36 @@ class Recalibrated(AbstractTracker):
         terms, inner = self.inner.window_terms(state.inner, window, key)
         return terms, state._replace(inner=inner)
 
-    def knots(self, state: RecalibratedState) -> Float[Array, " edges"]:
+    def _first_counts(self) -> Float[Array, " B"]:
+        return jnp.zeros(self.bins) if self.start is None else jnp.asarray(self.start, jnp.float32)
+
+    def count(self, counts: Float[Array, " B"], pit: Float[Array, ""]) -> Float[Array, " B"]:
+        """c' = 2^(-1 / half_life) c + (1 in the bin of the PIT)."""
+        place = jax.nn.one_hot(find_bin(pit, self.bins), self.bins)
+        return 0.5 ** (1.0 / self.half_life) * counts + place
+
+    def knots(self, counts: Float[Array, " B"]) -> Float[Array, " edges"]:
         """H at 0, 1 / B, ..., 1: the running sums of the bins' shares."""
-        climb = jnp.cumsum(state.counts + self.prior / self.bins)
+        climb = jnp.cumsum(counts + self.prior / self.bins)
         return jnp.concatenate([jnp.zeros(1), climb / climb[-1]])
+
+    def replay(
+        self, pits: Float[Array, " T"], observed: Bool[Array, " T"]
+    ) -> tuple[Float[Array, " T"], Float[Array, " B"]]:
+        """What recalibration would have added to the log density at each of T steps, and the counts at last.
+
+        Args:
+            pits: of the inner forecasts; void where unobserved.
+            observed: which steps have a label.
+        """
+
+        def body(ring: tuple[Array, Array, Array], row: tuple[Array, Array]) -> tuple[Any, Array]:
+            counts, waiting, known = ring
+            counts = jnp.where(known[0], self.count(counts, waiting[0]), counts)
+            pit, seen = row
+            height = self.bins * jnp.diff(self.knots(counts))[find_bin(pit, self.bins)]
+            return (counts, jnp.append(waiting[1:], pit), jnp.append(known[1:], seen)), jnp.log(height)
+
+        start = (self._first_counts(), jnp.zeros(self.delay), jnp.zeros(self.delay, bool))
+        (counts, _, _), gains = jax.lax.scan(body, start, (pits, observed))
+        return gains, counts

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window, observe
 from latenttrack.models.noise import AbstractNoise
@@ -99,6 +99,74 @@ class Repeat(AbstractReference):
 
     def noise_state(self, state: RepeatState) -> State:
         """The residuals of repeating."""
+        return state.noise
+
+
+class SeasonalDifferenceState(NamedTuple):
+    """Labels by step, the last known one and how old it is, the last D point forecasts, the noise.
+
+    `labels` is a ring, newest last, NaN where not known; so are `points`, oldest first.
+    """
+
+    labels: Float[Array, " L"]
+    last: Float[Array, ""]
+    age: Int[Array, ""]  # steps since the step of `last`
+    points: Float[Array, " D"]
+    noise: State
+
+
+class SeasonalDifference(AbstractReference):
+    """The last label, and the change that the same hours of the last season saw, damped.
+
+        m_t = y_s + weight (y_{t-P} - y_{s-P}),   s the newest step whose label is known
+
+    With every label there, t - s is the delay. P is `lag`: whole seasons, so many that y_{t-P} is known.
+    Where one of the two labels a season ago never came, the change counts as 0: the last label is repeated.
+    """
+
+    noise: AbstractNoise
+    lag: int = eqx.field(static=True)
+    delay: int = eqx.field(static=True)
+    weight: float | Float[Array, ""] = 0.6  # a leaf, so that several can be tried at once
+
+    def init(self) -> SeasonalDifferenceState:
+        """No labels; 0 is the training mean."""
+        # If y_{t-P} is known then s >= t - P, so that s - P lies at most 2 P back.
+        nothing = jnp.full(2 * self.lag + 1, jnp.nan, jnp.float32)
+        age = jnp.zeros((), jnp.int32)
+        return SeasonalDifferenceState(nothing, jnp.zeros(()), age, jnp.zeros(self.delay), self.noise.init())
+
+    def update(
+        self, state: SeasonalDifferenceState, x: Float[Array, " F"], y: Float[Array, ""]
+    ) -> SeasonalDifferenceState:
+        """File the label under its step, `delay` before the one to come, and learn how it was missed."""
+        del x
+        return SeasonalDifferenceState(
+            state.labels.at[-self.delay].set(y),
+            y,
+            jnp.full_like(state.age, self.delay - 1),
+            state.points,
+            self.noise.update(state.noise, y - state.points[0]),
+        )
+
+    def advance(self, state: SeasonalDifferenceState, x: Float[Array, " F"]) -> SeasonalDifferenceState:
+        """A new step begins; its label is not known, its point forecast is."""
+        del x
+        labels = jnp.roll(state.labels, -1).at[-1].set(jnp.nan)
+        age = state.age + 1
+        change = labels[self.lag] - labels[jnp.maximum(self.lag - age, 0)]
+        point = state.last + self.weight * jnp.where(jnp.isnan(change), 0.0, change)
+        return SeasonalDifferenceState(
+            labels, state.last, age, jnp.append(state.points[1:], point), state.noise
+        )
+
+    def locate(self, state: SeasonalDifferenceState, x: Float[Array, " F"]) -> Float[Array, ""]:
+        """m_t, as `advance` found it."""
+        del x
+        return state.points[-1]
+
+    def noise_state(self, state: SeasonalDifferenceState) -> State:
+        """The residuals of the point forecasts."""
         return state.noise
 
 

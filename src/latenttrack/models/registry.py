@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 
@@ -12,18 +13,45 @@ from latenttrack.data.matching import choose, unknown_name
 from latenttrack.errors import LatentTrackError
 from latenttrack.models import builders
 from latenttrack.models.anchored import Anchored
-from latenttrack.models.averaged import Averaged
+from latenttrack.models.averaged import POWER, Averaged
 from latenttrack.models.base import AbstractTracker
-from latenttrack.models.checks import check_recalibrate, check_safety_net, check_scale, check_settings
+from latenttrack.models.checks import (
+    check_pool,
+    check_prior,
+    check_recalibrate,
+    check_safety_net,
+    check_scale,
+    check_settings,
+    check_start,
+    check_transform,
+)
 from latenttrack.models.informed import NAMES as INFORMED
 from latenttrack.models.informed import Informed
+from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.references import AbstractReference
 from latenttrack.models.task import Task
+from latenttrack.models.transformed import KINDS, Curve, Transformed
 
 Builder = Callable[..., AbstractTracker]
 
+# LatentTrack as it predicts best; what it leaves open is chosen from the data (training/automatic.py).
+_LATENT_TRACK = functools.partial(
+    builders.latent_track,
+    structured=False,
+    encoder_size=32,
+    features=8,
+    predictor=(16,),
+    head="student-t",
+    skip=True,
+    prompt=True,
+    summary_dropout=0.5,
+    hidden_dropout=0.2,
+    train_K=8,
+)
+
 MODELS: dict[str, Builder] = {
+    "latent-track": _LATENT_TRACK,
     "lt-structured": functools.partial(builders.latent_track, structured=True, features=16),
     "lt-unstructured": functools.partial(builders.latent_track, structured=False, features=24),
     "vrnn": builders.vrnn,
@@ -35,12 +63,14 @@ MODELS: dict[str, Builder] = {
     "gru": builders.plain_recurrent,
     "last-label": builders.last_label,
     "seasonal-naive": builders.seasonal_naive,
+    "seasonal-difference": builders.seasonal_difference,
     "climatology": builders.climatology,
     "rls": builders.rls,
     "rls-t": builders.rls_t,
 }
 
 SUMMARIES = {
+    "latent-track": "LatentTrack, chosen from the data",
     "lt-structured": "LatentTrack, Markov latent",
     "lt-unstructured": "LatentTrack, free latent",
     "vrnn": "recurrent latent network",
@@ -52,12 +82,13 @@ SUMMARIES = {
     "gru": "LatentTrack's summary, plain head",
     "last-label": "repeats the last label",
     "seasonal-naive": "repeats a season ago",
+    "seasonal-difference": "last label and the season's change",
     "climatology": "least squares on the clock",
     "rls": "online least squares, normal",
     "rls-t": "online least squares, t",
 }
 
-REFERENCES = ("last-label", "seasonal-naive", "climatology", "rls", "rls-t")
+REFERENCES = ("last-label", "seasonal-naive", "seasonal-difference", "climatology", "rls", "rls-t")
 STATIC = ("mc-dropout", "bbb", "deep-ensemble")
 DETERMINISTIC = ("lt-deterministic", "gru")  # stateful, and nothing is drawn
 
@@ -67,6 +98,7 @@ def build(
     task: Task,
     key: PRNGKeyArray,
     *,
+    pool: int | None = None,
     anchor: str | None = None,
     anchor_scale: float = 1.0,
     anchor_settings: Mapping[str, Any] | None = None,
@@ -74,7 +106,11 @@ def build(
     informant_settings: Mapping[str, Any] | None = None,
     safety_net: Sequence[str] | None = None,
     safety_net_settings: Mapping[str, Mapping[str, Any]] | None = None,
+    safety_net_start: Sequence[float] | None = None,
     recalibrate: bool = False,
+    recalibrate_prior: float = 1000.0,
+    recalibrate_start: Sequence[float] | None = None,
+    transform: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AbstractTracker:
     """The tracker called `name` for a task, with freshly drawn weights.
@@ -83,6 +119,7 @@ def build(
         name: one of `MODELS`.
         task: inputs, label delay and season of the stream.
         key: draws the initial weights.
+        pool: how many networks are mixed, each with weights of its own, or None: a single one.
         anchor: a reference whose point forecast the model corrects, or None.
         anchor_scale: standard deviation of that reference's residuals, in standardised labels.
         anchor_settings: the reference's own settings.
@@ -90,30 +127,51 @@ def build(
         informant_settings: that reference's own settings.
         safety_net: references with which the (anchored) model is averaged online, or None.
         safety_net_settings: their own settings, by name.
+        safety_net_start: first weights, the model's and then those of the net; None: all alike.
         recalibrate: whether the forecasts that come out of all that are recalibrated online.
+        recalibrate_prior: pseudo-counts; the fewer, the sooner and the further it corrects.
+        recalibrate_start: first counts of the histogram of PITs; None: nothing counted.
+        transform: the bend of the labels that all of that hears and forecasts (see `fit_transform`), or None.
         **settings: the builder's keyword arguments, where they differ from its defaults.
     """
     builder = choose("model", name, MODELS)
     settings = {setting: _tuples(value) for setting, value in settings.items()}
     check_settings(name, builder, settings)
     check_recalibrate(name, recalibrate)
-    if name in REFERENCES and (anchor, informant) != (None, None):
+    check_transform(name, transform, KINDS)
+    check_pool(name, pool)
+    if name in REFERENCES and (anchor, informant, pool) != (None, None, None):
         raise LatentTrackError(
-            f"{name!r} is a reference itself and takes no anchor or informant: leave it out"
+            f"{name!r} is a reference itself and takes no anchor, informant or pool: leave it out"
         )
+    make = functools.partial(builder, **settings)
     if informant is None:
-        tracker = builder(task, key, **settings)
+        tracker = _draw(make, task, key, pool)
     else:
         reference = build_reference(informant, task, **(informant_settings or {}))
         wider = replace(task, names=(*task.names, *INFORMED))
-        tracker = Informed(reference, builder(wider, key, **settings), task.delay)
+        tracker = Informed(reference, _draw(make, wider, key, pool), task.delay)
     if anchor is not None:
         check_scale(name, anchor_scale)
         reference = build_reference(anchor, task, **(anchor_settings or {}))
         tracker = Anchored(reference, tracker, anchor_scale, task.delay)
     if safety_net is not None:
         tracker = _with_safety_net(name, tracker, _tuples(safety_net), task, safety_net_settings or {})
-    return Recalibrated(tracker, task.size, task.delay) if recalibrate else tracker
+        check_start(name, "safety_net_start", safety_net_start, len(tracker.names))
+        tracker = replace(tracker, start=None if safety_net_start is None else tuple(safety_net_start))
+    if recalibrate:
+        check_prior(name, recalibrate_prior)
+        tracker = Recalibrated(tracker, task.size, task.delay, prior=float(recalibrate_prior))
+        check_start(name, "recalibrate_start", recalibrate_start, tracker.bins)
+        tracker = replace(tracker, start=None if recalibrate_start is None else tuple(recalibrate_start))
+    return tracker if transform is None else Transformed(tracker, Curve(**transform))
+
+
+def _draw(make: Builder, task: Task, key: PRNGKeyArray, pool: int | None) -> AbstractTracker:
+    """One network, or a pool of them."""
+    if pool is None:
+        return make(task, key)
+    return Pooled(eqx.filter_vmap(lambda k: make(task, k))(jax.random.split(key, pool)), pool)
 
 
 def _with_safety_net(
@@ -124,7 +182,7 @@ def _with_safety_net(
         if member not in net:
             raise unknown_name("safety net", member, net)
     references = tuple(build_reference(member, task, **settings.get(member, {})) for member in net)
-    return Averaged(main, references, (name, *net), task.size, task.delay)
+    return Averaged(main, references, (name, *net), task.size, task.delay, power=POWER / task.delay)
 
 
 def build_reference(name: str, task: Task, **settings: Any) -> AbstractReference:

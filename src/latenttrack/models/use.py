@@ -5,20 +5,26 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import Averaged
 from latenttrack.models.base import AbstractTracker, Window
 from latenttrack.models.informed import Informed
+from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
+from latenttrack.models.transformed import Transformed
 
 
 def in_use(tracker: AbstractTracker) -> AbstractTracker:
     """Dropout off, and `draws` in place of `train_draws` where a tracker has them."""
     if isinstance(tracker, Averaged):
         return eqx.tree_at(lambda t: t.main, tracker, in_use(tracker.main))
-    if isinstance(tracker, Anchored | Informed | Recalibrated):
+    if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
         return eqx.tree_at(lambda t: t.inner, tracker, in_use(tracker.inner))
+    if isinstance(tracker, Pooled):  # its members are one tracker with stacked arrays
+        return eqx.tree_at(lambda t: t.members, tracker, in_use(tracker.members))
     tracker = eqx.nn.inference_mode(tracker)
     if "train_draws" not in {field.name for field in dataclasses.fields(tracker)}:
         return tracker
@@ -26,13 +32,14 @@ def in_use(tracker: AbstractTracker) -> AbstractTracker:
 
 
 def innermost(tracker: Any) -> Any:
-    """The tracker that is trained: without safety net, recalibration, anchor and informant.
+    """The tracker that is trained: without transform, recalibration, safety net, anchor, informant.
 
-    Works for everything of a tracker's shape, such as the tree of its parameters.
+    A pool of networks is trained as a whole. Works for everything of a tracker's shape, such as the tree of
+    its parameters.
     """
     if isinstance(tracker, Averaged):
         return innermost(tracker.main)
-    if isinstance(tracker, Anchored | Informed | Recalibrated):
+    if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
         return innermost(tracker.inner)
     return tracker
 
@@ -51,17 +58,27 @@ def seen_inside(tracker: AbstractTracker, window: Window) -> Window:
         return seen_inside(tracker.main, window)
     if isinstance(tracker, Recalibrated):
         return seen_inside(tracker.inner, window)
-    if isinstance(tracker, Anchored | Informed):
+    if isinstance(tracker, Anchored | Informed | Transformed):
         return seen_inside(tracker.inner, tracker.inside(window))
     return window
 
 
-def log_unit(tracker: AbstractTracker) -> float:
-    """The log of the innermost tracker's unit: an NLL in its labels plus this is one in labels."""
+def log_unit(tracker: AbstractTracker, window: Window) -> Float[Array, " T"]:
+    """The log of the innermost tracker's unit at each step: an NLL in its labels plus this is one in labels.
+
+    A transform's unit depends on the label. It stands outside all other wrappers, so that the labels it sees
+    are those of the stream.
+
+    Args:
+        tracker: possibly wrapped.
+        window: [T, ...] of the stream.
+    """
+    if isinstance(tracker, Transformed):
+        return log_unit(tracker.inner, window) - tracker.curve.log_slope(window.y)
     if isinstance(tracker, Averaged):
-        return log_unit(tracker.main)
+        return log_unit(tracker.main, window)
     if isinstance(tracker, Anchored):
-        return math.log(tracker.scale) + log_unit(tracker.inner)
+        return math.log(tracker.scale) + log_unit(tracker.inner, window)
     if isinstance(tracker, Informed | Recalibrated):
-        return log_unit(tracker.inner)
-    return 0.0
+        return log_unit(tracker.inner, window)
+    return jnp.zeros_like(window.y)

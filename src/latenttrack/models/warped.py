@@ -128,9 +128,11 @@ def _piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Floa
 
 
 def require_mixture(forecast: Predictive) -> Predictive:
-    """The forecast itself, if it is a plain mixture: a warped one cannot be mixed or warped again."""
-    if isinstance(forecast, Warped):
-        raise LatentTrackError("a recalibrated tracker cannot be wrapped again: recalibrate last, and once")
+    """The forecast itself, if it is a plain mixture: others cannot be mixed or warped."""
+    if type(forecast) is not Predictive:
+        raise LatentTrackError(
+            "a recalibrated or transformed tracker cannot be wrapped again: recalibrate and transform last"
+        )
     return forecast
 
 

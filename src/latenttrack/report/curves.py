@@ -56,7 +56,7 @@ def choose(records: Sequence[Records], models: Sequence[str] | None, limit: int)
 
 def is_latent_track(records: Records) -> bool:
     """Whether a model is one of the LatentTrack family."""
-    return records.model.startswith("lt-")
+    return records.model == "latent-track" or records.model.startswith("lt-")
 
 
 def _crps(records: Records) -> float:

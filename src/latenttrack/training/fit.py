@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from latenttrack.data.series import Series, require_learnable
 from latenttrack.models.base import AbstractTracker, Window
@@ -21,7 +22,7 @@ from latenttrack.training.checkpoint import describe_optimiser, fingerprint, loa
 from latenttrack.training.schedules import EPOCHS, updates_per_epoch
 from latenttrack.training.settings import Training
 from latenttrack.training.step import Learner, Problem, new_learner
-from latenttrack.training.validation import Best, Tail, no_best, validate, validation_tail
+from latenttrack.training.validation import Best, Tail, mean_unit, no_best, validate, validation_tail
 
 # From this many parallel sequences on, one update alone keeps the cores busy, and seeds one after another are
 # faster than side by side (benchmarks/seeds.py).
@@ -35,6 +36,7 @@ class Progress(NamedTuple):
     epochs: int  # epochs planned
     loss: float  # training loss, mean over the seeds that still run
     validation: float  # NLL on the validation tail, likewise; NaN without one
+    stage: str = "training"  # or which trial
 
 
 class Trained(NamedTuple):
@@ -43,6 +45,7 @@ class Trained(NamedTuple):
     stack: Stack
     history: list[dict[str, Any]]  # one entry an epoch: loss and validation of every seed
     epochs: list[int]  # the epoch whose weights each seed ended with
+    seen: "Seen | None" = None  # what the network saw of the series
 
 
 class _Run(NamedTuple):
@@ -60,6 +63,8 @@ def train(
     *,
     seeds: int | Sequence[int] = 1,
     together: bool | None = None,
+    seen: "Seen | None" = None,
+    last: bool = False,
     checkpoint: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Trained:
@@ -74,6 +79,8 @@ def train(
         seeds: how many, or which.
         together: True vmaps the seeds, False trains them one after another; None takes what is faster for the
             shape.
+        seen: what `see_series` gave for the same series, validation and tracker, to save its time.
+        last: keep the last weights of a seed, not those that did best on the validation part.
         checkpoint: a file to which every epoch is saved; if it exists the run goes on from there.
         progress: called after every epoch.
     """
@@ -85,14 +92,10 @@ def train(
         return Trained(whole, [], [0] * len(numbers))
 
     start = Stack(innermost(whole.params), innermost(whole.rest), len(whole))
-    data, tail = _prepare(series, training, whole[0])
-    updates = updates_per_epoch(training, data.y.shape[1]) * training.epochs
-    problem = Problem(
-        start.rest, training, training.make_optimiser(updates), max(int(data.observed.sum()), 1)
-    )
-    runs = jax.vmap(lambda p: _Run(new_learner(problem, p), no_best(p)))(start.params)
-    wide = data.y.shape[0] >= _WIDE_ENOUGH
-    loop = _Loop(problem, data, tail, log_unit(whole[0]), together=not wide if together is None else together)
+    seen = see_series(series, training, whole[0]) if seen is None else seen
+    loop = _Loop(start.rest, training, seen, together)
+    optimiser = training.make_optimiser(loop.updates)
+    runs = jax.vmap(lambda p: _Run(new_learner(optimiser, p), no_best(p)))(start.params)
     plan = {
         "training": training.to_dict(),
         "seeds": numbers,
@@ -107,11 +110,11 @@ def train(
     runs, history = _all_epochs(
         loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress
     )
-    if tail is None:
+    if seen.tail is None or last:
         params, epochs = runs.learner.average, [training.epochs] * len(numbers)
     else:
         params, epochs = runs.best.params, [int(e) + 1 for e in runs.best.epoch]
-    return Trained(whole.replace(eqx.tree_at(innermost, whole.params, params)), history, epochs)
+    return Trained(whole.replace(eqx.tree_at(innermost, whole.params, params)), history, epochs, seen)
 
 
 def _all_epochs(
@@ -123,7 +126,7 @@ def _all_epochs(
     progress: Callable[[Progress], None] | None,
 ) -> tuple[_Run, list[dict[str, Any]]]:
     """Epoch after epoch until the last, or until every seed has run out of patience."""
-    epochs = loop.problem.training.epochs
+    epochs = loop.epochs
     first, history = 0, list[dict[str, Any]]()
     if checkpoint is not None and checkpoint.exists():
         runs, first, history = load_checkpoint(checkpoint, runs, mark)
@@ -139,14 +142,22 @@ def _all_epochs(
     return runs, history
 
 
-def _prepare(series: Series, training: Training, tracker: AbstractTracker) -> tuple[Window, Tail | None]:
-    """What the trained tracker sees: the training windows, and the validation tail if one is kept."""
+class Seen(NamedTuple):
+    """What the trained tracker sees of a series: training windows, validation tail, mean log of its unit."""
 
-    def see(window: Window) -> Window:
+    data: Window
+    tail: Tail | None
+    unit: float
+
+
+def see_series(series: Series, training: Training, tracker: AbstractTracker) -> Seen:
+    """Let references speak from the streams' beginning on, and cut the streams into training windows."""
+
+    def see(window: Window) -> tuple[Window, np.ndarray]:
         if innermost(tracker) is tracker:
-            return window
-        inside = jax.jit(jax.vmap(lambda stream: seen_inside(tracker, stream)))
-        seen: Window = jax.tree.map(np.asarray, inside(jax.tree.map(jnp.asarray, window)))
+            return window, np.zeros(window.y.shape, np.float32)
+        inside = jax.jit(jax.vmap(lambda stream: (seen_inside(tracker, stream), log_unit(tracker, stream))))
+        seen: tuple[Window, np.ndarray] = jax.tree.map(np.asarray, inside(jax.tree.map(jnp.asarray, window)))
         return seen
 
     tail, past = None, series
@@ -155,48 +166,78 @@ def _prepare(series: Series, training: Training, tracker: AbstractTracker) -> tu
         require_learnable(past)
         tail = validation_tail(series, late.time.min(), see)
     window, sequences = lay_out(past)
-    window = see(hide_unknown(window, sequences, series.delay))
+    window, units = see(hide_unknown(window, sequences, series.delay))
     multiple = training.stride if training.schedule == "exact" else training.window
     pieces = max(round(training.sequences / len(series.keys)), 1)
-    return cut(window, pieces, multiple), tail
+    return Seen(cut(window, pieces, multiple), tail, float(mean_unit(units, np.asarray(window.observed))))
 
 
 class _Loop:
-    """The compiled epoch and its data: one program for every epoch and every seed."""
+    """Epochs of one training run, all of them with one compiled program."""
 
-    def __init__(self, problem: Problem, data: Window, tail: Tail | None, unit: float, *, together: bool):
-        self.problem = problem
-        self.unit = unit  # added to an NLL in the trained tracker's labels, it is one in the series' labels
-        self.together = together
-        self.data = jax.tree.map(jnp.asarray, (data, tail))
-        self.one = jax.jit(self._epoch)
-        self.all = jax.jit(jax.vmap(self._epoch, in_axes=(0, 0, None, None)))
+    def __init__(self, rest: PyTree[Any], training: Training, seen: Seen, together: bool | None):
+        data = seen.data
+        self.epochs = training.epochs
+        self.updates = updates_per_epoch(training, data.y.shape[1]) * training.epochs
+        self.unit = seen.unit  # a loss in the trained tracker's labels plus this is one in the series' labels
+        self.together = data.y.shape[0] < _WIDE_ENOUGH if together is None else together
+        # What may differ between runs of one shape is an array, not a constant of the program, so that runs
+        # with other data, seeds or lengths need not be compiled again.
+        steps = jnp.asarray(max(int(data.observed.sum()), 1), jnp.float32)
+        fixed = replace(training, epochs=1)
+        self.setting = _Setting(rest, fixed, jnp.asarray(self.updates, jnp.float32), steps)
+        self.data = jax.tree.map(jnp.asarray, (data, seen.tail))
 
     def epoch(self, runs: _Run, keys: Array, epoch: int) -> tuple[_Run, dict[str, list[float]]]:
         """One epoch of every seed, side by side or one after another; stopped seeds rest."""
         number, nothing = jnp.asarray(epoch), _Report(jnp.array(jnp.nan), jnp.array(jnp.nan))
         if self.together:
             resting = runs.best.stopped
-            runs, report = in_groups(lambda group: self.all(*group, number, self.data), (runs, keys))
+            runs, report = in_groups(
+                lambda g: _epoch_of_all(g[0], g[1], number, self.data, self.setting), (runs, keys)
+            )
             report = _Report(*(jnp.where(resting, jnp.nan, value) for value in report))
         else:
             results = [
-                (run, nothing) if run.best.stopped else self.one(run, k, number, self.data)
+                (run, nothing) if run.best.stopped else _epoch_of_one(run, k, number, self.data, self.setting)
                 for run, k in zip(_split(runs, len(keys)), keys, strict=True)
             ]
             runs, report = _join([r for r, _ in results]), _join([e for _, e in results])
-        return runs, {k: (np.asarray(v) + self.unit).tolist() for k, v in report._asdict().items()}
+        report = report._replace(loss=report.loss + self.unit)
+        return runs, {k: np.asarray(v).tolist() for k, v in report._asdict().items()}
 
-    def _epoch(
-        self, run: _Run, key: PRNGKeyArray, epoch: Array, data: tuple[Window, Tail | None]
-    ) -> tuple[_Run, "_Report"]:
-        windows, tail = data
-        k_epoch, k_validate = jax.random.split(jax.random.fold_in(key, epoch + 1))
-        learner, loss = EPOCHS[self.problem.training.schedule](run.learner, self.problem, windows, k_epoch)
-        if tail is None:
-            return _Run(learner, run.best), _Report(loss, jnp.array(jnp.nan))
-        best, score = validate(learner, run.best, self.problem, tail, epoch, k_validate)
-        return _Run(learner, best), _Report(loss, score)
+
+class _Setting(NamedTuple):
+    """What stays fixed during a run."""
+
+    rest: PyTree[Any]  # the tracker's non-trained part
+    training: Training
+    updates: Float[Array, ""]  # planned
+    steps: Float[Array, ""]  # labelled training steps
+
+
+def _epoch(
+    run: _Run, key: PRNGKeyArray, epoch: Array, data: tuple[Window, Tail | None], setting: _Setting
+) -> tuple[_Run, "_Report"]:
+    training = setting.training
+    problem = Problem(setting.rest, training, training.make_optimiser(setting.updates), setting.steps)
+    windows, tail = data
+    k_epoch, k_validate = jax.random.split(jax.random.fold_in(key, epoch + 1))
+    learner, loss = EPOCHS[training.schedule](run.learner, problem, windows, k_epoch)
+    if tail is None:
+        return _Run(learner, run.best), _Report(loss, jnp.array(jnp.nan))
+    best, score = validate(learner, run.best, problem, tail, epoch, k_validate)
+    return _Run(learner, best), _Report(loss, score)
+
+
+_epoch_of_one = eqx.filter_jit(_epoch)
+
+
+@eqx.filter_jit
+def _epoch_of_all(
+    runs: _Run, keys: Array, epoch: Array, data: tuple[Window, Tail | None], setting: _Setting
+) -> tuple[_Run, "_Report"]:
+    return jax.vmap(lambda run, key: _epoch(run, key, epoch, data, setting))(runs, keys)
 
 
 class _Report(NamedTuple):

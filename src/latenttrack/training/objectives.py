@@ -13,27 +13,28 @@ from jaxtyping import Array, Float
 from latenttrack.models.base import Terms
 
 # (terms [W], beta, number of training steps) -> value of each step [W], to be maximised
-Objective = Callable[[Terms, Float[Array, ""], int], Float[Array, " W"]]
+Steps = int | Float[Array, ""]
+Objective = Callable[[Terms, Float[Array, ""], Steps], Float[Array, " W"]]
 
 
-def elbo(terms: Terms, beta: Float[Array, ""], steps: int) -> Float[Array, " W"]:
+def elbo(terms: Terms, beta: Float[Array, ""], steps: Steps) -> Float[Array, " W"]:
     """The filtering ELBO; whether it is structured is the model's choice of KL."""
     del steps
     return terms.log_likelihood - beta * terms.kl
 
 
-def static_elbo(terms: Terms, beta: Float[Array, ""], steps: int) -> Float[Array, " W"]:
+def static_elbo(terms: Terms, beta: Float[Array, ""], steps: Steps) -> Float[Array, " W"]:
     """The ELBO of a fixed posterior over weights, its KL spread over the training steps."""
     return terms.log_likelihood - beta * terms.kl / steps
 
 
-def prior_predictive(terms: Terms, beta: Float[Array, ""], steps: int) -> Float[Array, " W"]:
+def prior_predictive(terms: Terms, beta: Float[Array, ""], steps: Steps) -> Float[Array, " W"]:
     """The log-likelihood of the forecast itself: train on what is used."""
     del beta, steps
     return terms.log_predictive
 
 
-def nll(terms: Terms, beta: Float[Array, ""], steps: int) -> Float[Array, " W"]:
+def nll(terms: Terms, beta: Float[Array, ""], steps: Steps) -> Float[Array, " W"]:
     """The plain log-likelihood, averaged over draws or members."""
     del beta, steps
     return terms.log_likelihood

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from latenttrack.data.matching import choose, unknown_name
-from latenttrack.models.registry import DETERMINISTIC, MODELS, REFERENCES, STATIC
+from latenttrack.models.registry import MODELS, REFERENCES, STATIC
 from latenttrack.training.defaults import OBJECTIVE_OF
 from latenttrack.training.settings import Training
 
@@ -23,19 +23,23 @@ class Preset:
         features: choices for `data.prepare`.
         settings: the builder's, where they differ from its defaults.
         training: how it is trained; of no effect for a reference and for trees.
+        suited: whether inputs and target transform are chosen from the data (training/suit.py) in place of
+            `features`, and a network's settings and training as well (training/automatic.py).
+        seeds: how many of a network are trained unless told otherwise.
     """
 
     model: str
     features: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     training: Training = field(default_factory=Training)
+    suited: bool = False
+    seeds: int = 25
 
 
 # Gradient-boosted trees: trained once, and no tracker (evaluation/trees.py).
 TREES = "lightgbm"
-# They have no memory and no use for scales: changes of the inputs stand in for the one (past labels they get
-# anyway), and missing values stay missing.
-_TREE_FEATURES = {"differences": (1, 2), "standardise": False, "missing": False}
+# What the paper compares; in every family it keeps the paper's inputs.
+PAPERS = ("lt-structured", "lt-unstructured", "vrnn", "dssm", *STATIC)
 
 # Nine measurements, and sine and cosine of hour of day and day of week: the paper's 13 inputs.
 _PAPER_FEATURES = {"calendar": {"day": 1, "week": 1}, "missing": False}
@@ -51,10 +55,10 @@ def paper(name: str) -> Preset:
     if name in REFERENCES:
         # A reference is what a user would have instead: it does not let a broken sensor ruin it.
         return Preset(name, {**_PAPER_FEATURES, "clip": 6.0})
-    if name == TREES:
-        return Preset(name, _TREE_FEATURES)
+    if name not in PAPERS:
+        return chosen(name)
     settings: dict[str, Any] = {"activation": "relu"}
-    if name not in ("deep-ensemble", *DETERMINISTIC):
+    if name != "deep-ensemble":
         settings |= {"draws": "independent", "K": 100}
     objective = OBJECTIVE_OF.get(name, "elbo")
     if name in STATIC:
@@ -64,18 +68,23 @@ def paper(name: str) -> Preset:
     return Preset(name, _PAPER_FEATURES, settings, training)
 
 
+def chosen(name: str) -> Preset:
+    """What the data asks for: the same inputs and transform for every model, and three seeds."""
+    return Preset(name, suited=True, seeds=3)
+
+
 def bounded(name: str) -> Preset:
-    """The paper's, with tanh in place of ReLU."""
+    """The paper's models with tanh in place of ReLU; everything else as the data asks for."""
+    if name not in PAPERS:
+        return chosen(name)
     preset = paper(name)
-    if name in (*REFERENCES, TREES):
-        return preset
     return replace(preset, settings={**preset.settings, "activation": "tanh"})
 
 
 def _with_features(**features: Any) -> Callable[[str], Preset]:
     def make(name: str) -> Preset:
         preset = paper(name)
-        return replace(preset, features={**preset.features, **features})
+        return preset if preset.suited else replace(preset, features={**preset.features, **features})
 
     return make
 

@@ -1,9 +1,12 @@
 """How to train: one small dataclass, JSON-safe apart from an optional optimiser of your own."""
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
+import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float, Int
 
 from latenttrack.data.matching import unknown_name
 from latenttrack.errors import LatentTrackError
@@ -67,22 +70,30 @@ class Training:
                     f"{name} must lie between {low} and {high}, but is {getattr(self, name)}"
                 )
 
-    def make_optimiser(self, updates: int) -> optax.GradientTransformation:
+    def make_optimiser(self, updates: int | Float[Array, ""]) -> optax.GradientTransformation:
         """Clipping and Adam, or the optimiser given; `updates` is the planned number of steps."""
         if self.optimiser is not None:
             return self.optimiser
         rate: optax.ScalarOrSchedule = self.learning_rate
         if self.cosine:
-            rate = optax.warmup_cosine_decay_schedule(
-                init_value=0.0,
-                peak_value=self.learning_rate,
-                warmup_steps=max(updates * 3 // 100, 1),
-                decay_steps=max(updates, 2),
-                end_value=0.01 * self.learning_rate,
-            )
+            rate = functools.partial(_warm_up_and_cosine, self.learning_rate, jnp.asarray(updates))
         return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(rate))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe record of the settings."""
         shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "optimiser"}
         return {**shown, "optimiser": "adam" if self.optimiser is None else "custom"}
+
+
+def _warm_up_and_cosine(
+    peak: float, updates: Float[Array, ""] | Int[Array, ""], count: Int[Array, ""]
+) -> Float[Array, ""]:
+    """Linear over the first 3 % of the updates, then half a cosine down to 1 % of the peak.
+
+    `optax.warmup_cosine_decay_schedule` by hand, because that wants to know the number of updates when it is
+    compiled, and a program for each length of training would have to be.
+    """
+    warm = jnp.maximum(updates * 3 // 100, 1)
+    rest = jnp.maximum(updates, 2) - warm
+    down = 0.5 * (1.0 + jnp.cos(jnp.pi * jnp.clip((count - warm) / jnp.maximum(rest, 1), 0.0, 1.0)))
+    return jnp.where(count < warm, peak * count / warm, peak * (0.01 + 0.99 * down))

@@ -39,7 +39,7 @@ class Problem(NamedTuple):
     rest: PyTree[Any]  # the tracker's non-trained part
     training: Training
     optimiser: optax.GradientTransformation
-    steps: int  # labelled training steps N
+    steps: Float[Array, ""] | int  # labelled training steps N
 
     def tracker(self, params: PyTree[Any]) -> AbstractTracker:
         """The tracker with these parameters."""
@@ -52,9 +52,9 @@ class Problem(NamedTuple):
         return Carry(states, jnp.full(batch, jnp.nan))
 
 
-def new_learner(problem: Problem, params: PyTree[Any]) -> Learner:
+def new_learner(optimiser: optax.GradientTransformation, params: PyTree[Any]) -> Learner:
     """A learner that has seen nothing."""
-    return Learner(params, problem.optimiser.init(params), params, jnp.zeros((), jnp.int32))
+    return Learner(params, optimiser.init(params), params, jnp.zeros((), jnp.int32))
 
 
 def window_loss(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from latenttrack.data.series import Series
-from latenttrack.models.base import Window
+from latenttrack.models.base import AbstractTracker, Window
 from latenttrack.models.layout import hide_unknown, lay_out
 from latenttrack.models.use import in_use
 from latenttrack.training.step import Learner, Problem
@@ -22,31 +22,39 @@ class Tail(NamedTuple):
 
     window: Window  # [B, T, ...]
     counts: Bool[np.ndarray, "B T"]
+    unit: Float[np.ndarray, ""]  # their NLL in the window's labels plus this is one in the series' labels
 
 
 def validation_tail(
-    series: Series, cut: np.datetime64 | float, see: Callable[[Window], Window] = lambda window: window
+    series: Series, cut: np.datetime64 | float, see: Callable[[Window], tuple[Window, np.ndarray]]
 ) -> Tail:
     """Steps from `cut` on count; up to 512 steps before it warm the belief up.
 
     Args:
         series: the training part with its tail.
         cut: time at which the tail begins.
-        see: from whole streams [B, T, ...] to what the trained tracker sees of them.
+        see: from whole streams [B, T, ...] to what the trained tracker sees of them, and the log of its unit
+            [B, T].
     """
     window, sequences = lay_out(series)
-    window = see(hide_unknown(window, sequences, series.delay))
+    window, log_unit = see(hide_unknown(window, sequences, series.delay))
     late = sequences.valid & (series.time[sequences.row] >= cut)
     begin = max(int(np.argmax(late, axis=1)[late.any(axis=1)].min()) - _CONTEXT, 0)
     window = Window(*(leaf[:, begin:] for leaf in window))
-    return Tail(window, late[:, begin:] & np.asarray(window.observed))
+    counts = late[:, begin:] & np.asarray(window.observed)
+    return Tail(window, counts, mean_unit(log_unit[:, begin:], counts))
+
+
+def mean_unit(log_unit: Float[np.ndarray, "B T"], counts: Bool[np.ndarray, "B T"]) -> Float[np.ndarray, ""]:
+    """The mean over the steps that count; 0 if none does."""
+    return np.asarray(log_unit[counts].mean() if counts.any() else 0.0, np.float32)
 
 
 class Best(NamedTuple):
     """The best weights of one seed so far."""
 
     params: PyTree[Any]
-    score: Float[Array, ""]  # validation NLL
+    score: Float[Array, ""]  # validation NLL, in the series' labels
     epoch: Int[Array, ""]
     stopped: Bool[Array, ""]  # out of patience: later epochs no longer count for this seed
 
@@ -63,12 +71,8 @@ def validate(
 
     The score is the model's own filter score: no dropout, prior-predictive mixture, labels when they are due.
     """
-    tracker = in_use(problem.tracker(learner.average))
-    carry = problem.start(learner.average, tail.counts.shape[0])
-    keys = jax.random.split(key, tail.counts.shape[0])
-    terms, _ = jax.vmap(tracker.window_terms)(carry.states, tail.window, keys)
-    total = jnp.sum(jnp.where(tail.counts, terms.log_predictive, 0.0))
-    score = -total / jnp.maximum(jnp.sum(tail.counts), 1)
+    nll = tail_nll(problem.tracker(learner.average), tail, key)
+    score = jnp.sum(jnp.where(tail.counts, nll, 0.0)) / jnp.maximum(jnp.sum(tail.counts), 1)
     better = (score < best.score) & ~best.stopped
     patience = problem.training.patience
     kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), learner.average, best.params)
@@ -79,3 +83,13 @@ def validate(
         best.stopped | (~better & (epoch - best.epoch >= patience)),
     )
     return best, score
+
+
+def tail_nll(tracker: AbstractTracker, tail: Tail, key: PRNGKeyArray) -> Float[Array, "B T"]:
+    """NLL at every step of the tail, of a tracker as it is used; in the series' labels on average."""
+    batch = tail.counts.shape[0]
+    tracker = in_use(tracker)
+    states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (batch, *leaf.shape)), tracker.init())
+    terms, _ = jax.vmap(tracker.window_terms)(states, tail.window, jax.random.split(key, batch))
+    nll: Array = jnp.asarray(tail.unit) - terms.log_predictive
+    return nll

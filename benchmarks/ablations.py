@@ -1,0 +1,152 @@
+"""What each part of `latent-track` is worth, one at a time, on the validation part.
+
+    .venv/bin/python benchmarks/ablations.py next-hour six-hours --seeds 3
+
+The test part is not touched: of its training part (the first 70 % of a stream) the older 55/70 are trained
+on, choices included, and the rest is predicted. Then one thing is changed, nothing is chosen anew, and the
+difference is compared by week. Results join docs/results/ablations.json one by one; what is there already is
+not run again. `--new` forgets the results of a track.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from latenttrack.data.series import Series
+from latenttrack.evaluation.evaluate import evaluate
+from latenttrack.evaluation.paired import compare
+from latenttrack.evaluation.records import Records, summarise
+from latenttrack.evaluation.tracks import find_track
+from latenttrack.store.atomic import write_bytes
+from latenttrack.training.defaults import default_training
+from latenttrack.training.model import Model, fit, fit_chosen, pool
+from latenttrack.training.settings import Training
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "ablations.json"
+UNCHANGED = "unchanged"
+POOLED = "three seeds pooled into one mixture"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that is different."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    model: str = "latent-track"
+
+
+CHANGES = {
+    "no anchor": Change({"anchor": None}),
+    "anchor: seasonal difference": Change({"anchor": "seasonal-difference"}),
+    "anchor: least squares": Change({"anchor": "rls"}),
+    "no informant": Change({"informant": None}),
+    "Gaussian head": Change({"head": "gaussian"}),
+    "ELBO in place of the prior-predictive likelihood": Change({}, {"objective": "elbo"}),
+    "one draw in training, not 8": Change({"train_K": 1}),
+    "no linear skip": Change({"skip": False}),
+    "no dropout": Change({"summary_dropout": 0.0, "hidden_dropout": 0.0}),
+    "x is heard with its label, not at once": Change({"prompt": False}),
+    "no average of weights": Change({}, {"weight_ema": 0.0}),
+    "no random window offsets": Change({}, {"offsets": False}),
+    "linear recurrent unit in place of the GRU": Change({"summariser": "lru"}),
+    "no safety net": Change({"safety_net": None}),
+    "no recalibration": Change({"recalibrate": False}),
+    "Markov latent (structured)": Change(model="lt-structured"),
+    "latent is a point (lt-deterministic)": Change(model="lt-deterministic"),
+    "no hypernetwork (gru)": Change(model="gru"),
+}
+# What goes without another.
+_WITH = {
+    "anchor": ("anchor_settings", "anchor_scale"),
+    "informant": ("informant_settings",),
+    "safety_net": ("safety_net_settings", "safety_net_start"),
+    "recalibrate": ("recalibrate_prior", "recalibrate_start"),
+}
+# `latent-track` has these by default, the others must be told.
+_OWN = {"head": "student-t", "skip": True, "prompt": True, "encoder_size": 32}
+_UNKNOWN = {
+    "lt-structured": (),
+    "lt-deterministic": ("train_K",),
+    "gru": ("train_K", "features", "predictor", "generator_gain"),
+}
+
+
+def changed(model: Model, change: Change) -> tuple[dict[str, Any], Training]:
+    """The settings and training of a chosen model with one thing different."""
+    settings = dict(model.settings)
+    for name, value in change.settings.items():
+        for other in _WITH.get(name, ()):
+            settings.pop(other, None)
+        settings[name] = value
+    if settings.get("safety_net") is None:
+        settings.pop("safety_net", None)
+    if change.model != "latent-track":
+        settings = {**_OWN, "train_K": 8, **settings}
+        settings = {n: v for n, v in settings.items() if n not in _UNKNOWN[change.model]}
+    kept = {n: v for n, v in model.record["training"].items() if n != "optimiser"}
+    objective = {} if change.model in ("latent-track", "lt-structured") else {"objective": "nll"}
+    return settings, default_training(change.model, {**kept, **objective, **change.training})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("tracks", nargs="+")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data-dir", type=Path, default=None)
+    parser.add_argument("--new", action="store_true", help="forget what is known of these tracks")
+    arguments = parser.parse_args()
+    rows = json.loads(RESULTS.read_bytes()) if RESULTS.exists() else []
+    if arguments.new:
+        rows = [row for row in rows if row["track"] not in arguments.tracks]
+    for name in arguments.tracks:
+        track = find_track(name)
+        series = track.load(arguments.data_dir).split(track.fraction)[0]
+        run_track(name, series, arguments.seeds, rows)
+
+
+def run_track(name: str, series: Series, seeds: int, rows: list[dict[str, Any]]) -> None:
+    """All changes on one track."""
+    past, future = series.split(55 / 70)
+    model = fit_chosen("latent-track", past, seeds=seeds)
+    assert model.pipeline is not None
+    train = replace(model.pipeline.transform(past), period=model.task.period)
+    base = evaluate(model, future, past=past)
+    note(rows, name, UNCHANGED, base, base)
+    if seeds >= 3:
+        note(rows, name, POOLED, evaluate(pool(model), future, past=past), base)
+    for words, change in CHANGES.items():
+        if any(row["track"] == name and row["change"] == words for row in rows):
+            continue
+        settings, training = changed(model, change)
+        other = fit(
+            change.model, train, seeds=seeds, training=training, settings=settings, pipeline=model.pipeline
+        )
+        note(rows, name, words, evaluate(other, future, past=past), base)
+
+
+def note(rows: list[dict[str, Any]], track: str, words: str, records: Records, base: Records) -> None:
+    """Keep one result, and say it."""
+    rows[:] = [row for row in rows if (row["track"], row["change"]) != (track, words)]
+    found = compare(base, records)["nll"]
+    row = {
+        "track": track,
+        "change": words,
+        "nll": summarise(records).nll,
+        "difference": None if words == UNCHANGED else found.difference,
+        "standard_error": None if words == UNCHANGED else found.standard_error,
+        "seeds": base.seeds,
+    }
+    rows.append(row)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(RESULTS, json.dumps(rows, indent=1).encode())
+    print(
+        f"{track:<18} {words:<52} {row['nll']:.4f} {found.difference:+.4f} ±{found.standard_error:.4f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""`latent-track`: a network whose settings are chosen from the data, on the newest part of the training data.
+
+What the stream asks for whatever the model (training/suit.py: inputs, target transform) comes first. Then, by
+trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
+
+    anchor          the last label; or the seasonal difference, or least squares
+    size            35,000 parameters at most; or about 10,000
+    epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
+                    learning rate to the end
+    dropout         usual; or light, or strong
+    recalibration   mild; or strong, or none
+
+What is named first is the default. Another is taken where it is better by more than a standard error of their
+difference, so that chance does not decide. At last the network is trained on the whole training part. All
+trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+from latenttrack.models.averaged import SAFETY_NET
+from latenttrack.models.base import AbstractTracker, State, Window, observe, step
+from latenttrack.models.capacity import capacity
+from latenttrack.models.recalibrated import Recalibrated
+from latenttrack.models.registry import build
+from latenttrack.models.task import Task
+from latenttrack.models.use import innermost
+from latenttrack.store.atomic import write_bytes
+from latenttrack.training.checkpoint import fingerprint
+from latenttrack.training.defaults import default_training
+from latenttrack.training.fit import Progress, Seen, Trained, train
+from latenttrack.training.schedules import updates_per_epoch
+from latenttrack.training.settings import Training
+from latenttrack.training.suit import TAIL, Suit, tail
+from latenttrack.training.tuning import settle
+from latenttrack.training.validation import tail_nll
+
+MOST_PARAMETERS = 35_000
+_FEATURES = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2)  # of the hypernetwork: as many as the bound allows
+_ANCHORS = {
+    "last-label": "the last label",
+    "seasonal-difference": "the last label and the season's change",
+    "rls": "least squares",
+}
+_DROPOUT = {"light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
+# A small network: for streams from which a large one would learn too much by heart.
+_SMALL = {"hidden_size": 32, "encoder_size": 16}
+_SMALL_PREDICTOR = {"gru": {"predictor": [26]}}
+_SMALL_HYPERNETWORK = {"features": 4, "predictor": [8], "generator_gain": 0.03}
+BUDGET = 8000  # updates of all trials together
+_EPOCHS = 36
+_LEAST_UPDATES = 150  # a short stream is passed more often
+_MOST_UPDATES = 800  # and a long one less
+_GAIN = 0.002  # nats by which another choice must be better at least
+_BLOCKS = 20  # of time, over which a standard error is taken
+_COST = 0.005  # nats that recalibration may cost there: calibration is worth it
+_PRIORS = {"mild": 1000.0, "strong": 200.0}  # pseudo-counts of recalibration
+_STEPS = 384  # least length of the pieces that are trained side by side: a memory needs time to fill
+
+
+class Setup(NamedTuple):
+    """What a trial tries."""
+
+    anchor: str
+    size: str
+    dropout: str
+    updates: int
+
+    def __str__(self) -> str:
+        size = "" if self.size == "usual" else f"{self.size} network, "
+        return f"{_ANCHORS[self.anchor]}, {size}{self.dropout} dropout, {self.updates} updates"
+
+
+class Trial(NamedTuple):
+    """One run, and its NLL on the newest part: in all, and in blocks of time."""
+
+    anchor: str
+    size: str
+    dropout: str
+    updates: int
+    nll: float
+    blocks: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was chosen for a network on a stream.
+
+    Attributes:
+        settings: of the model.
+        training: of the final run.
+        words: for people.
+        trials: all that was tried, in order.
+        setup: what won.
+    """
+
+    settings: dict[str, Any]
+    training: Training
+    words: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    setup: Setup
+
+
+def choose_settings(
+    name: str,
+    suited: Suit,
+    train_part: Series,
+    *,
+    seed: int = 0,
+    budget: int = BUDGET,
+    setup: Setup | None = None,
+    notes: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Choices:
+    """Choose anchor, number of updates, dropout and recalibration of a network.
+
+    Args:
+        name: a model with LatentTrack's memory: "latent-track", "lt-deterministic", "gru".
+        suited: inputs and transform of the stream.
+        train_part: the training part, prepared by `suited`.
+        seed: of the trials.
+        budget: updates of all trials together; what it leaves no room for is not tried.
+        setup: anchor, dropout and updates, if they are known already: then there are no trials.
+        notes: a file that keeps the trials' results, so that an interrupted search goes on from there.
+        progress: called after every epoch of every trial.
+    """
+    search = _Search(name, suited, train_part, seed, budget, notes, progress)
+    best = search.run() if setup is None else setup
+    learned = search.learned_online(best)
+    training = replace(search.training(best.updates), validation=0.0)
+    words = (
+        *suited.words,
+        f"anchor: {_ANCHORS[best.anchor]}",
+        f"{best.size} size, {best.dropout} dropout",
+        f"trained for {training.epochs} epochs ({best.updates} updates in the trials)",
+        f"recalibration: {learned.recalibration}",
+    )
+    settings = {**search.settings(best), **learned.settings}
+    return Choices(settings, training, words, search.trials, best)
+
+
+class _Learned(NamedTuple):
+    """What is learned online: which recalibration, and what it and the net start from."""
+
+    recalibration: str
+    settings: dict[str, Any]
+
+
+class _Search:
+    """Trials on one stream; none is run twice."""
+
+    def __init__(
+        self,
+        name: str,
+        suited: Suit,
+        series: Series,
+        seed: int,
+        budget: int,
+        notes: Path | None,
+        progress: Callable[[Progress], None] | None,
+    ):
+        self.name, self.series, self.task = name, series, Task.of(series)
+        self.key, self.progress = jax.random.key(seed), progress
+        self.base = _base_settings(name, suited, self.task)
+        self.budget, self.notes = budget, notes
+        self.mark = fingerprint(series, {"model": name, "seed": seed, "settings": self.base})
+        self._tried = self._read()
+        self._trained: dict[Setup, Trained] = {}
+        self._settled: dict[str, dict[str, Any]] = {}
+        self._seen: dict[str, Seen] = {}
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All that was tried, in order."""
+        return tuple(self._tried.values())
+
+    @property
+    def usual_updates(self) -> int:
+        """Of the default number of epochs, within bounds."""
+        return int(np.clip(_EPOCHS * self._epoch_updates, _LEAST_UPDATES, _MOST_UPDATES))
+
+    def run(self) -> Setup:
+        """One choice after another."""
+        best = Setup("last-label", "usual", "usual", self.usual_updates)
+        anchors = [a for a in _ANCHORS if a != "seasonal-difference" or self.task.period]
+        best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
+        best = self.best(best, [best._replace(size="small")])
+        lengths = {best.updates // 2, min(2 * best.updates, _MOST_UPDATES)}
+        best = self.best(best, [best._replace(updates=u) for u in sorted(lengths)])
+        return self.best(best, [best._replace(dropout=dropout) for dropout in _DROPOUT])
+
+    def best(self, default: Setup, others: Sequence[Setup]) -> Setup:
+        """The default, unless another is better by more than a standard error of the difference."""
+        best, least = default, 0.0
+        base = self._try(default)
+        for setup in others:
+            trial = self._try(setup)
+            if base is None or trial is None:
+                continue
+            excess = np.array(trial.blocks) - np.array(base.blocks)
+            gain = base.nll - trial.nll
+            if gain > max(_GAIN, float(excess.std(ddof=1)) / math.sqrt(len(excess)), least):
+                best, least = setup, gain
+        return best
+
+    def settings(self, setup: Setup) -> dict[str, Any]:
+        """The model's, with what the training part decides filled in."""
+        anchor = setup.anchor
+        if anchor not in self._settled:
+            known = next(iter(self._settled.values()), {})
+            # All roles of least squares forget alike: what was found for one anchor holds for the others.
+            given: dict[str, Any] = {
+                n: known[n] for n in ("informant_settings", "safety_net_settings") if n in known
+            }
+            if anchor == "rls" and known:
+                given["anchor_settings"] = known["informant_settings"]
+            settings = {**self.base, **given, "anchor": anchor}
+            self._settled[anchor] = settle(self.name, settings, self.task, self.series, TAIL)
+        summary, hidden = _DROPOUT[setup.dropout]
+        dropout = {"summary_dropout": summary, "hidden_dropout": hidden}
+        small = {**_SMALL, **_SMALL_PREDICTOR.get(self.name, _SMALL_HYPERNETWORK)}
+        return {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
+
+    def training(self, updates: int) -> Training:
+        """So many updates on the older part, as whole epochs."""
+        epochs = max(round(updates / self._epoch_updates), 1)
+        return replace(self._plan, epochs=epochs)
+
+    @property
+    def _plan(self) -> Training:
+        pieces = int(np.clip(len(self.series) // _STEPS, 8, 32))
+        return default_training(self.name, {"sequences": pieces, "validation": TAIL, "patience": 10**6})
+
+    @property
+    def _epoch_updates(self) -> int:
+        plan = self._plan
+        longest = int(np.bincount(self.series.key).max() * (1.0 - TAIL))
+        length = -(-longest // max(round(plan.sequences / len(self.series.keys)), 1))
+        return updates_per_epoch(plan, -(-length // plan.window) * plan.window)
+
+    def learned_online(self, setup: Setup) -> _Learned:
+        """Which recalibration costs nothing on the newest part, and what it and the net learned there.
+
+        They start from that: it comes from data on which the weights were not trained.
+        """
+        tracker = self._train(setup).stack[0]
+        window, counts = tail(self.series)
+        begin = int(np.argmax(counts, axis=1)[counts.any(axis=1)].min())
+        head, rest = (
+            Window(*(jnp.asarray(leaf[:, part]) for leaf in window))
+            for part in (slice(begin), slice(begin, None))
+        )
+        pits, states = _filter(tracker, head, rest)
+        # A transform has no state of its own: this is the net's.
+        start = {"safety_net_start": _mean(jnp.exp(states.log_weights))}
+        gains, first = {}, {}
+        for strength, prior in _PRIORS.items():
+            recalibrated = Recalibrated(tracker, self.task.size, self.task.delay, prior=prior)
+            gain, first[strength] = jax.jit(jax.vmap(recalibrated.replay))(pits, rest.observed)
+            gains[strength] = float(np.asarray(gain)[counts[:, begin:]].mean())
+        best = "strong" if gains["strong"] > gains["mild"] + _GAIN else "mild"
+        if gains[best] < -_COST:
+            return _Learned("none, it would cost", {**start, "recalibrate": False})
+        chosen = {
+            "recalibrate": True,
+            "recalibrate_prior": _PRIORS[best],
+            "recalibrate_start": _mean(first[best]),
+        }
+        return _Learned(best, {**start, **chosen})
+
+    def _try(self, setup: Setup) -> Trial | None:
+        """A trial, judged by its last weights on the newest part; None if the budget has no room for it."""
+        if setup not in self._tried:
+            spent = sum(trial.updates for trial in self.trials)
+            if spent + setup.updates > self.budget:
+                return None
+            tracker, tail = self._train(setup).stack[0], self._seen[setup.anchor].tail
+            assert tail is not None
+            nll = np.asarray(_tail_nll(innermost(tracker), jax.tree.map(jnp.asarray, tail), self.key))
+            # In order of time; several streams side by side.
+            known = nll.T[tail.counts.T]
+            blocks = tuple(float(block.mean()) for block in np.array_split(known, _BLOCKS) if len(block))
+            self._tried[setup] = Trial(*setup, float(known.mean()), blocks)
+            self._write()
+        return self._tried[setup]
+
+    def _train(self, setup: Setup) -> Trained:
+        if setup not in self._trained:
+            settings, training = self.settings(setup), self.training(setup.updates)
+            report = self.progress
+            trained = self._trained[setup] = train(
+                lambda k: build(self.name, self.task, k, **settings),
+                self.series,
+                training,
+                self.key,
+                seen=self._seen.get(setup.anchor),
+                last=True,
+                progress=None if report is None else lambda p: report(p._replace(stage=f"trial: {setup}")),
+            )
+            assert trained.seen is not None
+            self._seen[setup.anchor] = trained.seen
+        return self._trained[setup]
+
+    def _read(self) -> dict[Setup, Trial]:
+        if self.notes is None or not self.notes.exists():
+            return {}
+        notes = json.loads(self.notes.read_bytes())
+        if notes["fingerprint"] != self.mark:
+            raise LatentTrackError(
+                f"{self.notes} belongs to another run (other data, model or settings): delete it"
+            )
+        return {Setup(*row[:4]): _trial(row) for row in notes["trials"]}
+
+    def _write(self) -> None:
+        if self.notes is not None:
+            notes = {"fingerprint": self.mark, "trials": self.trials}
+            write_bytes(self.notes, json.dumps(notes).encode())
+
+
+def _trial(row: list[Any]) -> Trial:
+    """From JSON."""
+    anchor, size, dropout, updates, nll, blocks = row
+    return Trial(anchor, size, dropout, updates, nll, tuple(blocks))
+
+
+def _base_settings(name: str, suited: Suit, task: Task) -> dict[str, Any]:
+    """What is not up for choice; the hypernetwork as large as the bound on parameters allows."""
+    settings: dict[str, Any] = {"informant": "rls", "safety_net": list(SAFETY_NET)}
+    if suited.transform is not None:
+        settings["transform"] = suited.transform
+    if name != "latent-track":
+        settings |= {"head": "student-t", "skip": True, "prompt": True, "encoder_size": 32}
+    if name == "gru":
+        return settings
+    settings["predictor"] = [16]
+    for features in _FEATURES:
+        settings["features"] = features
+        drawn = functools.partial(build, name, task, **settings)
+        if capacity(drawn, task.size).total <= MOST_PARAMETERS:
+            break
+    return settings
+
+
+def _mean(values: Float[Array, "B n"]) -> list[float]:
+    """Over streams, to plain numbers."""
+    return [round(float(value), 4) for value in np.asarray(values).mean(axis=0)]
+
+
+_tail_nll = eqx.filter_jit(tail_nll)
+
+
+@eqx.filter_jit
+def _filter(tracker: AbstractTracker, head: Window, rest: Window) -> tuple[Float[Array, "B T"], State]:
+    """The PIT of every label of `rest` under the filter itself, and the beliefs [B, ...] after it."""
+
+    def fold(state: State, row: Window) -> tuple[State, None]:
+        return observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x), None
+
+    def body(state: State, row: Window) -> tuple[State, Array]:
+        due = (row.due_x, row.due_y, row.due_observed)
+        forecast, state = step(tracker, state, due, row.x, jax.random.key(0))
+        return state, forecast.cdf(row.y)
+
+    def one(head: Window, rest: Window) -> tuple[Array, State]:
+        state = tracker.renew(jax.lax.scan(fold, tracker.init(), head)[0])
+        state, pits = jax.lax.scan(body, state, rest)
+        return pits, state
+
+    return jax.vmap(one)(head, rest)

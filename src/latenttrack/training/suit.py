@@ -1,0 +1,125 @@
+"""What a stream asks for, whatever the model: inputs and target transform, chosen from its training part."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from latenttrack.data.choosing import choose_inputs
+from latenttrack.data.features import Pipeline, forget_unknown
+from latenttrack.data.series import Series, require_learnable
+from latenttrack.models.base import AbstractTracker, Window
+from latenttrack.models.layout import hide_unknown, lay_out
+from latenttrack.models.registry import build
+from latenttrack.models.task import Task
+from latenttrack.models.transformed import fit_transform
+from latenttrack.training.tuning import settle
+
+TAIL = 0.15  # newest share of the training part on which choices are judged
+_SKEWED = 0.5  # skewness from which on a transform is tried
+_GAIN = 0.02  # nats by which a stronger transform must be better than a milder one
+_JUDGE = "rls-t"  # it is quick, and what suits its residuals suits a network's
+_WORST = -1e6  # the score of a forecast that is not a number
+_FEWEST = 10  # known labels in the newest part, to judge by
+_ROUNDING = 1e-6  # in standard deviations: labels that little below 0 are 0
+_KINDS = {"sqrt": "square root", "log": "logarithm"}
+
+
+@dataclass(frozen=True)
+class Suit:
+    """Inputs and transform for a stream.
+
+    Attributes:
+        period: steps in the main season, None if there is none.
+        features: choices for `Pipeline.fit`.
+        transform: the setting of that name of every model, None for none.
+        words: what was found, for people.
+    """
+
+    period: int | None
+    features: dict[str, Any]
+    transform: dict[str, Any] | None
+    words: tuple[str, ...]
+
+    def prepare(self, train: Series) -> tuple[Series, Pipeline]:
+        """The training part with these inputs, and the pipeline that makes them."""
+        train = replace(train, period=self.period)
+        pipeline = Pipeline.fit(forget_unknown(train), **self.features)
+        return pipeline.transform(train), pipeline
+
+
+def suit(train: Series) -> Suit:
+    """Choose inputs and transform for a training part, as it was loaded.
+
+    Labels that cannot be negative and are skewed are tried with a square root and a logarithm; each is judged
+    by the NLL, with its Jacobian, of online least squares on the newest 15 % of the training part. Labels
+    that are not known yet where it ends have no influence.
+    """
+    known = forget_unknown(train)
+    require_learnable(known)
+    inputs = choose_inputs(known)
+    plain = Suit(inputs.period, inputs.features, None, inputs.words)
+    labels = known.y[~np.isnan(known.y)]
+    skewness = np.mean(((labels - labels.mean()) / labels.std()) ** 3)
+    if labels.min() < -_ROUNDING * labels.std() or skewness < _SKEWED or len(np.unique(labels)) < 3:
+        return plain  # of two values (yes and no) every transform is a straight line
+    if tail(known)[1].sum() < _FEWEST:
+        return replace(plain, words=(*plain.words, "no transform of the target: too few labels to judge by"))
+    options: dict[str | None, Suit] = {None: plain}
+    options |= {kind: _bend(plain, kind, labels) for kind in _KINDS}
+    scores = {kind: _judge(option, known) for kind, option in options.items()}
+    best = None
+    for kind in _KINDS:
+        best = kind if _is_better(scores[kind], scores[best]) else best
+    if best is None:
+        words = "no transform of the target: square root and logarithm did not help"
+    else:
+        gain = np.mean(scores[best] - scores[None])
+        words = f"{_KINDS[best]} of the target ({gain:.2f} nats better than without)"
+    return replace(options[best], words=(*plain.words, words))
+
+
+def _bend(plain: Suit, kind: str, labels: np.ndarray) -> Suit:
+    """The same inputs with a transform; the label among them is bent as the one that is predicted."""
+    transform = fit_transform(kind, labels, float(labels.mean()), float(labels.std()))
+    bend = {name: transform[name] for name in ("kind", "low", "offset")}
+    return replace(plain, features={**plain.features, "bend": bend}, transform=transform)
+
+
+def _judge(option: Suit, train: Series) -> np.ndarray:
+    """log p of the newest labels under online least squares, one after another."""
+    prepared, _ = option.prepare(train)
+    task = Task.of(prepared)
+    settings = settle(_JUDGE, {"transform": option.transform}, task, prepared, TAIL)
+    window, counts = tail(prepared)
+    tracker = build(_JUDGE, task, jax.random.key(0), **settings)
+    scores = np.asarray(_scores(tracker, jax.tree.map(jnp.asarray, window)), float)[counts]
+    return np.nan_to_num(scores, nan=_WORST, neginf=_WORST)
+
+
+def _is_better(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether scores are better than others of the same labels, by more than chance."""
+    gain = one - other
+    return bool(gain.mean() > max(_GAIN, 2.0 * gain.std(ddof=1) / np.sqrt(len(gain))))
+
+
+def tail(series: Series) -> tuple[Window, np.ndarray]:
+    """The streams [B, T] of a training part, and which of their labels count: the known ones of the tail."""
+    window, sequences = lay_out(series)
+    window = hide_unknown(window, sequences, series.delay)
+    cut = series.split(1.0 - TAIL)[1].time.min()
+    late = sequences.valid & (series.time[sequences.row] >= cut)
+    return window, late & np.asarray(window.observed)
+
+
+@eqx.filter_jit
+def _scores(tracker: AbstractTracker, window: Window) -> jax.Array:
+    """log p of every label of B streams, [B, T]."""
+
+    def one(stream: Window) -> jax.Array:
+        return tracker.window_terms(tracker.init(), stream, jax.random.key(0))[0].log_predictive
+
+    return jax.vmap(one)(window)

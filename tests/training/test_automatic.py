@@ -1,0 +1,182 @@
+"""`latent-track` chooses for itself: what it tries, what it tells, and what an interruption costs."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+from latenttrack.evaluation.evaluate import evaluate
+from latenttrack.evaluation.weights import mean_weights
+from latenttrack.models.capacity import capacity
+from latenttrack.models.registry import build
+from latenttrack.training import automatic
+from latenttrack.training.automatic import MOST_PARAMETERS, Setup, Trial, choose_settings
+from latenttrack.training.model import fit, fit_chosen, load
+from latenttrack.training.suit import suit
+
+ROWS = 600
+
+
+@pytest.fixture(scope="module")
+def stream():
+    """A daily pattern, one useful input, noise; two hours ahead."""
+    rng = np.random.default_rng(0)
+    t = np.arange(ROWS)
+    x = rng.normal(size=ROWS)
+    y = 10 + 3 * np.sin(2 * np.pi * t / 24) + x + 0.3 * rng.normal(size=ROWS)
+    time = np.datetime64("2024-01-01T00", "h") + t
+    return Series(x=x[:, None], y=y, time=time, names=("wind",), delay=2, period=None)
+
+
+@pytest.fixture(scope="module")
+def suited(stream):
+    return suit(stream)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A few updates are enough to see what is done."""
+    monkeypatch.setattr(automatic, "_EPOCHS", 1)
+    monkeypatch.setattr(automatic, "_LEAST_UPDATES", 4)
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """No training: a table of made-up results takes its place."""
+
+    def use(table):
+        def one(self, setup):
+            blocks = tuple(table(setup) + 0.01 * np.cos(np.arange(20)))
+            self._tried[setup] = Trial(*setup, table(setup), blocks)
+            return self._tried[setup]
+
+        monkeypatch.setattr(automatic._Search, "_try", one)
+
+    return use
+
+
+def search(suited, stream):
+    prepared, _ = suited.prepare(stream)
+    return automatic._Search("latent-track", suited, prepared, 0, 10**6, None, None)
+
+
+def test_the_default_stays_unless_another_is_clearly_better(suited, stream, tried):
+    tried(lambda setup: 1.0 - 0.0015 * (setup.anchor == "rls") - 0.0015 * (setup.dropout == "strong"))
+    found = search(suited, stream).run()
+    assert found == Setup("last-label", "usual", "usual", found.updates)
+
+
+def test_the_best_of_each_choice_is_taken(suited, stream, tried):
+    def table(setup):
+        gains = {"seasonal-difference": 0.1, "rls": 0.2, "small": 0.05, "strong": 0.1, "light": 0.05}
+        return 1.0 - sum(gains.get(part, 0.0) for part in setup[:3]) + 0.001 * setup.updates
+
+    found = search(suited, stream)
+    usual = found.usual_updates
+    tried(table)
+    assert found.run() == Setup("rls", "small", "strong", usual // 2)
+    assert len(found.trials) == 3 + 1 + 2 + 2
+
+
+def test_chance_does_not_decide(suited, stream, monkeypatch):
+    """A gain that comes from one block of time alone is within its standard error."""
+
+    def one(self, setup):
+        blocks = np.ones(20)
+        blocks[3] -= 2.0 * (setup.anchor == "rls")
+        return Trial(*setup, float(blocks.mean()), tuple(blocks))
+
+    monkeypatch.setattr(automatic._Search, "_try", one)
+    assert search(suited, stream).run().anchor == "last-label"
+
+
+def test_choices_are_told_and_kept(suited, stream, quick, tmp_path):
+    seen = []
+    model = fit_chosen("latent-track", stream, suited=suited, budget=0, progress=seen.append)
+    assert model.record["choices"][0] == "daily pattern found"
+    assert any(words.startswith("anchor: ") for words in model.record["choices"])
+    assert any(words.startswith("recalibration: ") for words in model.record["choices"])
+    assert {p.stage for p in seen if p.stage != "training"} == {f"trial: {Setup(*model.record['setup'])}"}
+    model.save(tmp_path / "m.lt")
+    back = load(tmp_path / "m.lt")
+    assert back.record == model.record
+    # Rows as they were loaded go through the model's own pipeline.
+    past, future = stream.split(0.7)
+    scores = evaluate(back, future, past=past)
+    assert np.isfinite(scores.steps["nll"][0, ~np.isnan(scores.y)]).all()
+    weights = mean_weights(back, back.pipeline.transform(future, history=past))
+    assert list(weights) == ["latent-track", "rls-t", "seasonal-naive", "last-label"]
+    assert sum(weights.values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_fit_without_settings_chooses(stream, monkeypatch):
+    def asked(name, series, **_):
+        raise RuntimeError(f"{name}, {len(series)} rows")
+
+    monkeypatch.setattr("latenttrack.training.model.fit_chosen", asked)
+    with pytest.raises(RuntimeError, match=f"latent-track, {ROWS} rows"):
+        fit("latent-track", stream)
+
+
+def test_an_interrupted_search_goes_on(suited, stream, quick, tmp_path):
+    """What was tried is not tried again, and the notes of another stream are refused."""
+    prepared, _ = suited.prepare(stream)
+    notes = tmp_path / "m.checkpoint.trials"
+    stages = []
+
+    def stop_after_two(progress):
+        stages.append(progress.stage)
+        if len(set(stages)) > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_settings("latent-track", suited, prepared, notes=notes, progress=stop_after_two)
+    assert len(json.loads(notes.read_bytes())["trials"]) == 2
+    again = []
+    resumed = choose_settings(
+        "latent-track", suited, prepared, notes=notes, progress=lambda p: again.append(p.stage)
+    )
+    whole = choose_settings("latent-track", suited, prepared)
+    assert resumed.setup == whole.setup
+    assert [trial.nll for trial in resumed.trials] == [trial.nll for trial in whole.trials]
+    # The winner is trained once more if it was tried before the interruption: its weights were lost.
+    assert set(stages[:2]) - {f"trial: {whole.setup}"} <= set(stages) - set(again)
+    other = dataclasses.replace(prepared, y=prepared.y + 0.1)
+    with pytest.raises(LatentTrackError, match="another run"):
+        choose_settings("latent-track", suited, other, notes=notes)
+
+
+@pytest.mark.parametrize("columns", [1, 60])
+def test_parameters_are_bounded(columns):
+    rng = np.random.default_rng(1)
+    series = Series(
+        x=rng.normal(size=(400, columns)),
+        y=rng.normal(size=400),
+        time=np.arange(400.0),
+        names=tuple(f"c{i}" for i in range(columns)),
+    )
+    suited = suit(series)
+    prepared, _ = suited.prepare(series)
+    for size in ("usual", "small"):
+        settings = automatic._Search("latent-track", suited, prepared, 0, 0, None, None).settings(
+            Setup("last-label", size, "usual", 1)
+        )
+        task = automatic.Task.of(prepared)
+        drawn = functools.partial(build, "latent-track", task, **settings)
+        assert capacity(drawn, task.size).total <= MOST_PARAMETERS
+
+
+def test_the_first_weights_and_counts_come_from_unseen_data(suited, stream, quick):
+    prepared, _ = suited.prepare(stream)
+    choices = choose_settings("latent-track", suited, prepared, budget=0)
+    start = choices.settings["safety_net_start"]
+    assert sum(start) == pytest.approx(1.0, abs=1e-3)
+    tracker = build("latent-track", automatic.Task.of(prepared), jax.random.key(0), **choices.settings)
+    state = tracker.init()
+    net = state.inner if choices.settings["recalibrate"] else state
+    np.testing.assert_allclose(np.exp(net.log_weights), start, atol=2e-3)
