@@ -180,3 +180,20 @@ def test_the_first_weights_and_counts_come_from_unseen_data(suited, stream, quic
     state = tracker.init()
     net = state.inner if choices.settings["recalibrate"] else state
     np.testing.assert_allclose(np.exp(net.log_weights), start, atol=2e-3)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"fingerprint": 1}', '{"fingerprint": 1, "trials": [[1]]}'])
+def test_damaged_notes_are_refused_in_a_sentence(suited, stream, tmp_path, text):
+    notes = tmp_path / "m.trials"
+    notes.write_text(text)
+    prepared, _ = suited.prepare(stream)
+    with pytest.raises(LatentTrackError, match="is damaged"):
+        choose_settings("latent-track", suited, prepared, notes=notes)
+
+
+def test_without_newest_labels_nothing_can_be_chosen(suited, stream):
+    y = stream.y.copy()
+    y[int(0.8 * ROWS) :] = np.nan
+    prepared, _ = suited.prepare(dataclasses.replace(stream, y=y))
+    with pytest.raises(LatentTrackError, match="no label"):
+        choose_settings("latent-track", suited, prepared)

@@ -57,9 +57,9 @@ _ANCHORS = {
 }
 _DROPOUT = {"light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # A small network: for streams from which a large one would learn too much by heart.
-_SMALL = {"hidden_size": 32, "encoder_size": 16}
-_SMALL_PREDICTOR = {"gru": {"predictor": [26]}}
-_SMALL_HYPERNETWORK = {"features": 4, "predictor": [8], "generator_gain": 0.03}
+_SMALL_MEMORY = {"hidden_size": 32, "encoder_size": 16}
+_SMALL_GRU = {**_SMALL_MEMORY, "predictor": [26]}
+_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "features": 4, "predictor": [8], "generator_gain": 0.03}
 BUDGET = 8000  # updates of all trials together
 _EPOCHS = 36
 _LEAST_UPDATES = 150  # a short stream is passed more often
@@ -137,6 +137,11 @@ def choose_settings(
         notes: a file that keeps the trials' results, so that an interrupted search goes on from there.
         progress: called after every epoch of every trial.
     """
+    if not tail(train_part)[1].any():
+        raise LatentTrackError(
+            f"the newest {TAIL:.0%} of the training part have no label of {train_part.target!r}, and nothing "
+            "can be chosen on them: end the series where its labels end"
+        )
     search = _Search(name, suited, train_part, seed, budget, notes, progress)
     best = search.run() if setup is None else setup
     learned = search.learned_online(best)
@@ -231,7 +236,7 @@ class _Search:
             self._settled[anchor] = settle(self.name, settings, self.task, self.series, TAIL)
         summary, hidden = _DROPOUT[setup.dropout]
         dropout = {"summary_dropout": summary, "hidden_dropout": hidden}
-        small = {**_SMALL, **_SMALL_PREDICTOR.get(self.name, _SMALL_HYPERNETWORK)}
+        small = _SMALL_GRU if self.name == "gru" else _SMALL_HYPERNETWORK
         return {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
 
     def training(self, updates: int) -> Training:
@@ -317,12 +322,17 @@ class _Search:
     def _read(self) -> dict[Setup, Trial]:
         if self.notes is None or not self.notes.exists():
             return {}
-        notes = json.loads(self.notes.read_bytes())
-        if notes["fingerprint"] != self.mark:
+        try:
+            notes = json.loads(self.notes.read_bytes())
+            mark, rows = notes["fingerprint"], notes["trials"]
+            tried = {Setup(*row[:4]): _trial(row) for row in rows}
+        except (ValueError, KeyError, TypeError):
+            raise LatentTrackError(f"{self.notes} is damaged: delete it, and the trials run again") from None
+        if mark != self.mark:
             raise LatentTrackError(
                 f"{self.notes} belongs to another run (other data, model or settings): delete it"
             )
-        return {Setup(*row[:4]): _trial(row) for row in notes["trials"]}
+        return tried
 
     def _write(self) -> None:
         if self.notes is not None:
