@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from latenttrack.models.base import AbstractTracker, State, Terms, Window
+from latenttrack.models.base import State, Terms, Window
 from latenttrack.models.heads import AbstractHead
 from latenttrack.models.hypernetwork import Activation, Hypernetwork
-from latenttrack.models.memory import AbstractMemory
+from latenttrack.models.memory import AbstractMemory, AbstractRemembering
 from latenttrack.models.predictive import Predictive
 
 
-class AbstractDeterministic(AbstractTracker):
+class AbstractDeterministic(AbstractRemembering):
     """A summary of the past, and one emission for each step."""
 
     memory: eqx.AbstractVar[AbstractMemory]
@@ -33,18 +33,6 @@ class AbstractDeterministic(AbstractTracker):
         self, h: Float[Array, " H"], x: Float[Array, " F"], key: PRNGKeyArray | None
     ) -> Float[Array, " size"]:
         """Raw outputs for the head, from the summary before this step and its x; `key` turns dropout on."""
-
-    def init(self) -> State:
-        """The memory of nothing."""
-        return self.memory.init()
-
-    def update(self, state: State, x: Float[Array, " F"], y: Float[Array, ""]) -> State:
-        """The memory hears of the label."""
-        return self.memory.update(state, x, y)
-
-    def advance(self, state: State, x: Float[Array, " F"]) -> State:
-        """The memory hears of x, if it is one that does."""
-        return self.memory.advance(state, x)
 
     def predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """One distribution: a mixture with K = 1."""

@@ -20,16 +20,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from latenttrack.models.base import AbstractTracker, State, Terms, Window
+from latenttrack.models.base import State, Terms, Window
 from latenttrack.models.draws import AbstractDraws
 from latenttrack.models.gaussian import DiagonalGaussian, GaussianLayer, kl_divergence
 from latenttrack.models.heads import AbstractHead
 from latenttrack.models.hypernetwork import Hypernetwork
-from latenttrack.models.memory import AbstractMemory
+from latenttrack.models.memory import AbstractMemory, AbstractRemembering
 from latenttrack.models.predictive import Predictive
 
 
-class LatentTrack(AbstractTracker):
+class LatentTrack(AbstractRemembering):
     """The filter in function space; `structured` picks the transition instead of the marginal prior."""
 
     memory: AbstractMemory
@@ -41,18 +41,6 @@ class LatentTrack(AbstractTracker):
     train_draws: AbstractDraws  # for training
     summary_dropout: eqx.nn.Dropout
     structured: bool = eqx.field(static=True)
-
-    def init(self) -> State:
-        """h_0."""
-        return self.memory.init()
-
-    def update(self, state: State, x: Float[Array, " F"], y: Float[Array, ""]) -> State:
-        """h_t = S(h_{t-1}, Enc([x_t, y_t]))."""
-        return self.memory.update(state, x, y)
-
-    def advance(self, state: State, x: Float[Array, " F"]) -> State:
-        """A prompt memory takes note of x_t."""
-        return self.memory.advance(state, x)
 
     def predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The mixture 1/K sum_k p(y | x; g(z_k)), z_k from the prior or through the transition."""

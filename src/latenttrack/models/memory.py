@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from latenttrack.models.base import State, Window
+from latenttrack.models.base import AbstractTracker, State, Window
 from latenttrack.models.summarisers import AbstractSummariser
 
 Encoder = Callable[[Array], Float[Array, " E"]]
@@ -50,6 +50,24 @@ class AbstractMemory(eqx.Module):
     @abc.abstractmethod
     def fold(self, states: State, window: Window) -> State:
         """The same W states, each with its own step's pair folded in: what the posterior sees."""
+
+
+class AbstractRemembering(AbstractTracker):
+    """A tracker whose belief is its memory."""
+
+    memory: eqx.AbstractVar[AbstractMemory]
+
+    def init(self) -> State:
+        """The memory of nothing, h_0."""
+        return self.memory.init()
+
+    def update(self, state: State, x: Float[Array, " F"], y: Float[Array, ""]) -> State:
+        """The memory hears of the label: h_t = S(h_{t-1}, Enc([x_t, y_t])), or when x comes."""
+        return self.memory.update(state, x, y)
+
+    def advance(self, state: State, x: Float[Array, " F"]) -> State:
+        """The memory hears of x_t, if it is one that does."""
+        return self.memory.advance(state, x)
 
 
 class Paired(AbstractMemory):
