@@ -36,7 +36,6 @@ _FEATURES: dict[str, dict[str, Any]] = {
 _IN_FIGURES = ("latent-track", "deep-ensemble", "rls-t")
 # Updates that `latent-track` may spend on trials: none, so that the demo stays quick.
 _BUDGET = 0
-_EPOCHS = 12  # most, of the others
 _LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1}
 
 
@@ -139,7 +138,7 @@ def _fit(name: str, parts: _Parts, epochs: int | None, progress: "Callable[[Prog
 
     if name == "latent-track":
         return fit_chosen(name, parts.past, budget=_BUDGET, progress=progress)
-    training = default_training(name, {"epochs": _EPOCHS if epochs is None else epochs})
+    training = default_training(name, {} if epochs is None else {"epochs": epochs})
     settings: dict[str, Any] = {}
     if name not in REFERENCES:
         settings = {"head": "student-t", "anchor": "last-label" if parts.stream == "airports" else None}
