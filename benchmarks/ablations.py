@@ -19,9 +19,10 @@ from latenttrack.evaluation.evaluate import evaluate
 from latenttrack.evaluation.paired import compare
 from latenttrack.evaluation.records import Records, summarise
 from latenttrack.evaluation.tracks import find_track
+from latenttrack.fitted.fit import fit, fit_chosen
+from latenttrack.fitted.model import Model, pool
 from latenttrack.store.atomic import write_bytes
 from latenttrack.training.defaults import default_training
-from latenttrack.training.model import Model, fit, fit_chosen, pool
 from latenttrack.training.settings import Training
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "ablations.json"

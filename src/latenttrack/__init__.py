@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from latenttrack.evaluation.evaluate import evaluate as evaluate
     from latenttrack.evaluation.records import Records as Records
     from latenttrack.evaluation.records import summarise as summarise
-    from latenttrack.training.model import Model as Model
-    from latenttrack.training.model import fit as fit
-    from latenttrack.training.model import load as load
-    from latenttrack.training.model import pool as pool
+    from latenttrack.fitted.fit import fit as fit
+    from latenttrack.fitted.model import Model as Model
+    from latenttrack.fitted.model import load as load
+    from latenttrack.fitted.model import pool as pool
     from latenttrack.training.settings import Training as Training
 
 __version__: str
@@ -34,10 +34,10 @@ _ROOM_OF = {
     "read_table": "latenttrack.data",
     "to_series": "latenttrack.data",
     "Training": "latenttrack.training.settings",
-    "Model": "latenttrack.training.model",
-    "fit": "latenttrack.training.model",
-    "load": "latenttrack.training.model",
-    "pool": "latenttrack.training.model",
+    "Model": "latenttrack.fitted.model",
+    "fit": "latenttrack.fitted.fit",
+    "load": "latenttrack.fitted.model",
+    "pool": "latenttrack.fitted.model",
     "evaluate": "latenttrack.evaluation.evaluate",
     "Records": "latenttrack.evaluation.records",
     "summarise": "latenttrack.evaluation.records",

@@ -12,11 +12,12 @@ from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.evaluate import evaluate
 from latenttrack.evaluation.weights import mean_weights
+from latenttrack.fitted.fit import fit, fit_chosen
+from latenttrack.fitted.model import load
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import build
 from latenttrack.training import automatic
 from latenttrack.training.automatic import MOST_PARAMETERS, Setup, Trial, choose_settings
-from latenttrack.training.model import fit, fit_chosen, load
 from latenttrack.training.suit import suit
 
 ROWS = 600
@@ -118,7 +119,7 @@ def test_fit_without_settings_chooses(stream, monkeypatch):
     def asked(name, series, **_):
         raise RuntimeError(f"{name}, {len(series)} rows")
 
-    monkeypatch.setattr("latenttrack.training.model.fit_chosen", asked)
+    monkeypatch.setattr("latenttrack.fitted.fit.fit_chosen", asked)
     with pytest.raises(RuntimeError, match=f"latent-track, {ROWS} rows"):
         fit("latent-track", stream)
 

@@ -21,8 +21,8 @@ from latenttrack.report.tables import score_table
 from latenttrack.store.atomic import make_folder
 
 if TYPE_CHECKING:
+    from latenttrack.fitted.model import Model
     from latenttrack.training.fit import Progress
-    from latenttrack.training.model import Model
 
 # The weather stream is predicted as a correction to the last label; the synthetic ones have no memory in y.
 _FEATURES: dict[str, dict[str, Any]] = {
@@ -132,9 +132,9 @@ def _one_model(name: str, parts: _Parts, epochs: int | None, out: Path, shown: B
 
 
 def _fit(name: str, parts: _Parts, epochs: int | None, progress: "Callable[[Progress], None]") -> "Model":
+    from latenttrack.fitted.fit import fit, fit_chosen
     from latenttrack.models.registry import DETERMINISTIC, REFERENCES
     from latenttrack.training.defaults import default_training
-    from latenttrack.training.model import fit, fit_chosen
 
     if name == "latent-track":
         return fit_chosen(name, parts.past, budget=_BUDGET, progress=progress)

@@ -28,11 +28,12 @@ from latenttrack.evaluation.summary import finite, summarise_bench
 from latenttrack.evaluation.tracks import Track
 from latenttrack.evaluation.trees import TreeSettings, evaluate_trees, fit_trees, import_lightgbm
 from latenttrack.evaluation.weights import mean_weights
+from latenttrack.fitted.fit import fit, fit_chosen
+from latenttrack.fitted.model import Model, load
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import DETERMINISTIC, MODELS, REFERENCES, build
 from latenttrack.store.atomic import make_folder, write_bytes
 from latenttrack.training.fit import Progress
-from latenttrack.training.model import Model, fit, fit_chosen, load
 from latenttrack.training.presets import TREES, Preset, preset
 from latenttrack.training.suit import Suit, suit
 

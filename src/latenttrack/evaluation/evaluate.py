@@ -7,7 +7,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.records import Records
 from latenttrack.evaluation.scores import score
 from latenttrack.filtering.offline import filter_series
-from latenttrack.training.model import Model
+from latenttrack.fitted.model import Model
 
 
 def evaluate(model: Model, series: Series, *, past: Series | None = None, seed: int = 0) -> Records:

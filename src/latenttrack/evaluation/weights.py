@@ -9,11 +9,11 @@ from jaxtyping import Array
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.offline import trace_series
+from latenttrack.fitted.model import Model
 from latenttrack.models.averaged import Averaged
 from latenttrack.models.base import AbstractTracker, State
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.transformed import Transformed
-from latenttrack.training.model import Model
 
 
 def mean_weights(model: Model, series: Series, *, past: Series | None = None) -> dict[str, float]:

@@ -1,93 +1,23 @@
-"""`Model`: a fitted model with everything needed to use it, and its `.lt` file."""
+"""`fit`: from a name and a training part to a `Model`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import numpy as np
 
 from latenttrack.data.features import Pipeline
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
-from latenttrack.models.base import AbstractTracker, parameter_count, partition
-from latenttrack.models.leaves import fill_arrays, named_arrays
-from latenttrack.models.pooled import Pooled
-from latenttrack.models.registry import REFERENCES, build
-from latenttrack.models.stack import Stack, stack_shape
+from latenttrack.fitted.model import Model, as_number, builder
 from latenttrack.models.task import Task
-from latenttrack.models.use import innermost
-from latenttrack.store.tensors import read_tensors, write_tensors
 from latenttrack.training.automatic import BUDGET, Setup, choose_settings
 from latenttrack.training.defaults import check_objective, default_training
 from latenttrack.training.fit import Progress, train
 from latenttrack.training.settings import Training
 from latenttrack.training.suit import Suit, suit
 from latenttrack.training.tuning import settle
-
-_KIND = "model"
-
-
-@dataclass(frozen=True)
-class Model:
-    """One or several trained seeds of a model.
-
-    Attributes:
-        name: the registry name.
-        settings: the builder's settings, where they differ from its defaults.
-        task: inputs, delay and season that it was built for.
-        stack: the trained trackers, one for each seed.
-        pipeline: turns raw rows into the model's inputs; None if the series was prepared elsewhere.
-        record: how it was trained, JSON-safe.
-    """
-
-    name: str
-    settings: dict[str, Any]
-    task: Task
-    stack: Stack
-    pipeline: Pipeline | None = None
-    record: dict[str, Any] = field(default_factory=dict)
-
-    def trained_on(self, series: Series) -> bool:
-        """Whether the weights have seen the end of a series in training."""
-        until = self.record.get("until")
-        return until is not None and bool(self.record["epochs"]) and _as_number(series.time.max()) <= until
-
-    @property
-    def parameters(self) -> int:
-        """Trained numbers of one seed."""
-        return parameter_count(self.stack[0])
-
-    def save(self, path: str | Path) -> None:
-        """Write an `.lt` file: tensors and a JSON header, atomically."""
-        header = {
-            "model": self.name,
-            "settings": self.settings,
-            "task": self.task.to_dict(),
-            "seeds": len(self.stack),
-            "pipeline": None if self.pipeline is None else self.pipeline.to_dict(),
-            "record": self.record,
-        }
-        write_tensors(path, named_arrays(self.stack), header, _KIND)
-
-
-def load(path: str | Path) -> Model:
-    """Read an `.lt` file. Nothing in the file is ever executed."""
-    tensors, header = read_tensors(path, _KIND)
-    try:
-        name, settings, seeds = header["model"], header["settings"], header["seeds"]
-        task = Task.from_dict(header["task"])
-        pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
-        record = header["record"]
-        shape = stack_shape(_builder(name, task, settings), seeds)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise LatentTrackError(
-            f"{path} describes a model that this version cannot build ({error}): "
-            "it was made by another version of latenttrack, so use that one or fit again"
-        ) from None
-    return Model(name, settings, task, fill_arrays(shape, tensors, str(path)), pipeline, record)
 
 
 def fit(
@@ -129,7 +59,7 @@ def fit(
     check_objective(name, training.objective)
     settings = settle(name, settings or {}, task, series, training.validation)
     trained = train(
-        _builder(name, task, settings),
+        builder(name, task, settings),
         series,
         training,
         jax.random.key(seed),
@@ -140,7 +70,7 @@ def fit(
     record = {
         "training": training.to_dict(),
         "rows": len(series),
-        "until": _as_number(series.time.max()),
+        "until": as_number(series.time.max()),
         "seeds": numbers,
         "seed": seed,
         "epochs": trained.epochs,
@@ -209,49 +139,12 @@ def fit_chosen(
     return replace(model, record={**model.record, **chosen})
 
 
-def pool(model: Model) -> Model:
-    """Mix the seeds of a fitted model into one: a model with a single seed, and no further training.
-
-    Every forecast is the equal mixture of the S networks' forecasts. Anchor, informant, safety net and
-    recalibration, which learn online and have no weights, are there once, around that mixture.
-
-    Args:
-        model: a network with at least two seeds, as `fit` returns it.
-    """
-    count = len(model.stack)
-    if model.name in REFERENCES:
-        raise LatentTrackError(
-            f"{model.name} is a reference without weights, and all its seeds are alike: use it as it is"
-        )
-    if "pool" in model.settings:
-        raise LatentTrackError(f"{model.name} is pooled already: pool a model that was fitted without `pool`")
-    if count < 2:
-        raise LatentTrackError(
-            f"{model.name} has one seed, and there is nothing to pool: fit it with seeds=3, for example"
-        )
-    seeds = [model.stack[i] for i in range(count)]
-    # Outside the networks all seeds are alike.
-    tracker = eqx.tree_at(innermost, seeds[0], Pooled.of([innermost(seed) for seed in seeds]))
-    params, rest = partition(tracker)
-    stack = Stack(jax.tree.map(lambda leaf: leaf[None], params), rest, 1)
-    return replace(model, settings={**model.settings, "pool": count}, stack=stack)
-
-
 def _seed_numbers(seeds: int | Sequence[int]) -> list[int]:
     """How many, or which: the numbers of the seeds."""
     numbers = [int(s) for s in (seeds if isinstance(seeds, Iterable) else range(seeds))]
     if not numbers or min(numbers) < 0:
         raise LatentTrackError(f"seeds is {seeds}: give at least one seed, and no negative numbers")
     return numbers
-
-
-def _builder(name: str, task: Task, settings: dict[str, Any]) -> Callable[[Any], AbstractTracker]:
-    return lambda key: build(name, task, key, **settings)
-
-
-def _as_number(time: np.datetime64 | float) -> int | float:
-    """Nanoseconds since 1970, or the number of the step."""
-    return int(time.astype(np.int64)) if isinstance(time, np.datetime64) else float(time)
 
 
 def _finite(value: float) -> float | None:
