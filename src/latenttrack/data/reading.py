@@ -77,6 +77,9 @@ def to_series(
         key=rows.key,
         delay=max(horizon, 1) if delay is None else delay,
         period=_day_in_steps(rows) if period is None else period,
+        source=target,
+        horizon=int(horizon),
+        sentinels=tuple(float(value) for value in np.atleast_1d(sentinels)),
     )
 
 

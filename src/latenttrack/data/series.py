@@ -42,6 +42,9 @@ class Series:
         y_loc: the original label is `y_loc + y_scale * y`.
         y_scale: see `y_loc`.
         period: steps in the main season (24 for hourly data), None if unknown.
+        source: the column whose value `horizon` rows later is the label; None if labels come from elsewhere.
+        horizon: see `source`.
+        sentinels: values that meant "missing" where the series came from; here they are NaN already.
     """
 
     x: np.ndarray
@@ -55,6 +58,9 @@ class Series:
     y_loc: float = 0.0
     y_scale: float = 1.0
     period: int | None = None
+    source: str | None = None
+    horizon: int = 0
+    sentinels: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         x, y, time = _floats("x", self.x), _floats("y", self.y), _times(self.time)

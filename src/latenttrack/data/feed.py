@@ -1,0 +1,211 @@
+"""`Feed`: how the rows of a live stream are read, so that they mean what the training data meant."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What a live row holds, and when.
+
+    Attributes:
+        inputs: names of the F measurements, in the order of the pipeline's.
+        target: name of what is predicted.
+        delay: D; the label of step s is taken in before step s + D is predicted.
+        source: the measurement whose value at step s + h is the label of step s, None if labels come from
+            elsewhere.
+        horizon: h; see `source`.
+        clock: whether steps have dates and times.
+        interval: nanoseconds between two steps (with a clock), None if the rows lie on no regular grid: then
+            every row is the next step.
+        sentinels: values that mean "missing".
+        limits: (low, high) of each measurement, beyond which a value is not plausible.
+        target_limits: the same for labels.
+    """
+
+    inputs: tuple[str, ...]
+    target: str
+    delay: int = 1
+    source: str | None = None
+    horizon: int = 0
+    clock: bool = True
+    interval: int | None = None
+    sentinels: tuple[float, ...] = ()
+    limits: tuple[tuple[float, float], ...] = ()
+    target_limits: tuple[float, float] = (-math.inf, math.inf)
+
+    @classmethod
+    def of(cls, series: Series) -> "Feed":
+        """How to go on after a series, as it was loaded."""
+        return cls(
+            series.names,
+            series.target,
+            series.delay,
+            series.source if series.horizon > 0 else None,
+            series.horizon,
+            series.has_clock,
+            _interval(series),
+            series.sentinels,
+            tuple(plausible(column) for column in series.x.T),
+            plausible(series.y),
+        )
+
+    def row(self, x: Mapping[str, Any]) -> tuple[np.ndarray, float, list[str]]:
+        """What an event says: the F measurements, the label that one of them is, and what is wrong with them.
+
+        Args:
+            x: values by name; None, text that is no number, non-finite numbers and sentinels are missing.
+
+        Returns:
+            ([F] measurements, the label of `horizon` steps ago, flags); NaN where missing.
+        """
+        row, flags, used = np.full(len(self.inputs), math.nan), [], 0
+        for i, name in enumerate(self.inputs):
+            if name in x:
+                used += 1
+                row[i], wrong = self._number(x[name])
+            else:
+                wrong = "missing"
+            if wrong:
+                flags.append(f"{wrong}:{name}")
+        label = math.nan
+        if self.source is not None and self.source in x:
+            label = self._number(x[self.source])[0]
+        if len(x) > used:
+            known = (*self.inputs, self.source)
+            flags += [f"unknown:{name}" for name in x if name not in known]
+        return row, label, flags
+
+    def _number(self, value: object) -> tuple[float, str]:
+        number = as_float(value)
+        if number is None:
+            return math.nan, "not-a-number"
+        if math.isnan(number) or number in self.sentinels:
+            return math.nan, "missing"
+        return number, ""
+
+    def label(self, y: object) -> float:
+        """A label as a number, NaN if it means "missing"."""
+        value = as_float(y)
+        if value is None:
+            raise LatentTrackError(f"the label {y!r} is not a number: give a finite number, or null.")
+        return math.nan if value in self.sentinels else value
+
+    def time(self, value: object) -> int | float:
+        """A time as nanoseconds since 1970 (with a clock), or as the number of a step."""
+        if not self.clock:
+            number = as_float(value)
+            if number is None or math.isnan(number):
+                raise LatentTrackError(f"the time {value!r} is not a number: give the number of the step.")
+            return number
+        return to_nanoseconds(value)
+
+    def show(self, time: int | float) -> str | float:
+        """The inverse of `time`, for people and for JSON."""
+        return str(np.datetime64(int(time), "ns").astype("datetime64[us]")) if self.clock else float(time)
+
+    def stamp(self, time: int | float) -> np.datetime64 | float:
+        """A time as the pipeline takes it."""
+        return np.datetime64(int(time), "ns") if self.clock else float(time)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe fields; no limit is null."""
+        return _finite(asdict(self))
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Feed":
+        """The inverse of `to_dict`, before or after a trip through JSON."""
+        known: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
+        for name in ("limits", "target_limits"):
+            known[name] = _infinite(fields[name])
+        return cls(**known)
+
+
+def as_float(value: object) -> float | None:
+    """A value of JSON as a number, NaN for null and for what is not finite; None if it is no number."""
+    if value is None:
+        return math.nan
+    if not isinstance(value, str | Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.nan
+    except ValueError:
+        return math.nan if value == "" else None
+    return number if math.isfinite(number) else math.nan
+
+
+def to_nanoseconds(value: object) -> int:
+    """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+            elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
+            return ((elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds) * 1000
+        if isinstance(value, np.datetime64) and not np.isnat(value):
+            return int(value.astype("datetime64[ns]").astype(np.int64))
+        if isinstance(value, int | float) and abs(value) < 9e9:
+            # Microseconds since 1970 are exact in float64; nanoseconds would not be.
+            return round(float(value) * 1e6) * 1000
+    except (ValueError, OverflowError):
+        pass
+    raise LatentTrackError(
+        f"the time {value!r} cannot be read: write it like 2026-01-31T06:00:00, or as seconds since 1970."
+    )
+
+
+def plausible(values: np.ndarray) -> tuple[float, float]:
+    """How far values may lie from those seen, before a fault is likelier than news.
+
+    The middle 99.8 % of the values and twice their spread on both sides; no limit where they have no spread.
+    A few unmarked sentinels among the values make no difference.
+    """
+    known = values[np.isfinite(values)]
+    if len(known) == 0:
+        return -math.inf, math.inf
+    low, high = np.quantile(known, [0.001, 0.999])
+    spread = 2.0 * float(high - low)
+    return (float(low) - spread, float(high) + spread) if spread > 0 else (-math.inf, math.inf)
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: None stands for it."""
+    if isinstance(value, dict):
+        return {name: _finite(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def _infinite(limits: Any) -> Any:
+    """Pairs (low, high) again, from what `_finite` made of them."""
+    if limits and isinstance(limits[0], list | tuple):
+        return tuple(_infinite(pair) for pair in limits)
+    ends = (-math.inf, math.inf)
+    return tuple(end if v is None else v for v, end in zip(limits, ends, strict=True)) if limits else ()
+
+
+def _interval(series: Series) -> int | None:
+    """The step of the grid on which all rows of all streams lie, in nanoseconds; None if there is none."""
+    if not series.has_clock:
+        return None
+    differences = np.diff(series.time.astype(np.int64))[np.diff(series.key) == 0]
+    if len(differences) == 0:
+        return None
+    values, counts = np.unique(differences, return_counts=True)
+    interval = int(values[np.argmax(counts)])
+    return interval if not np.any(differences % interval) else None

@@ -1,0 +1,108 @@
+"""The bounded log of a live filter: its newest steps, with all that is known of them.
+
+The belief of a live filter is a function of this log: of a belief at its beginning, and of the rows and
+labels since. A label that comes late is entered where it belongs, and the steps that it bears on are run
+again. So the order in which labels come makes no difference to what is believed in the end.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class Entry:
+    """One step.
+
+    Attributes:
+        number: of the step, since the stream began.
+        time: nanoseconds since 1970, or the step's own number; see `Feed.time`.
+        row: [F] measurements, NaN where missing.
+        id: what the user calls it.
+        asked: whether an event came for it; False for a step that only fills a gap.
+        label: in original units, NaN until it is known.
+        held: whether the gate keeps the label out.
+        restart: whether the gate made it begin from the belief before any data.
+        flags: what was said about it.
+        features: [F'] what the pipeline made of it.
+        belief: before the step.
+        memory: the pipeline's, before the step.
+        report: [R] what was given out.
+        forecast: the packed forecast that was given out.
+        pit: P(Y <= label) under that forecast, NaN until the label is known.
+        log_score: log p(label) likewise.
+    """
+
+    number: int
+    time: int | float
+    row: np.ndarray
+    id: str | int | None = None
+    asked: bool = True
+    label: float = math.nan
+    held: bool = False
+    restart: bool = False
+    flags: list[str] = field(default_factory=list)
+    features: Any = None
+    belief: Any = None
+    memory: Any = None
+    report: np.ndarray | None = None
+    forecast: Any = None
+    pit: float = math.nan
+    log_score: float = math.nan
+
+    @property
+    def usable(self) -> float:
+        """The label, as the filter may use it."""
+        return math.nan if self.held else self.label
+
+
+class Log:
+    """The newest entries, found by number, id or time; the oldest make room for new ones."""
+
+    def __init__(self, capacity: int):
+        self.capacity = capacity
+        self.entries: list[Entry] = []
+        self._by_id: dict[str | int, int] = {}
+        self._by_time: dict[int | float, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest step that is still there."""
+        return self.entries[0].number if self.entries else 0
+
+    @property
+    def newest(self) -> Entry | None:
+        """The last step, None before the first."""
+        return self.entries[-1] if self.entries else None
+
+    def get(self, number: int) -> Entry | None:
+        """The entry of a step; None if it is gone, or yet to come."""
+        index = number - self.first
+        return self.entries[index] if 0 <= index < len(self.entries) else None
+
+    def find(self, id: str | int | None, time: int | float | None) -> Entry | None:
+        """The entry of an id or, without one, of a time."""
+        number = self._by_id.get(id) if id is not None else self._by_time.get(time)  # type: ignore[arg-type]
+        return None if number is None else self.get(number)
+
+    def append(self, entry: Entry) -> None:
+        """The next step."""
+        self.entries.append(entry)
+        self.index(entry)
+        if len(self.entries) > self.capacity:
+            oldest = self.entries.pop(0)
+            self._by_time.pop(oldest.time, None)
+            # An id that was used again belongs to its newest step.
+            if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
+                del self._by_id[oldest.id]
+
+    def index(self, entry: Entry) -> None:
+        """Let an entry be found under its id and time."""
+        self._by_time[entry.time] = entry.number
+        if entry.id is not None:
+            self._by_id[entry.id] = entry.number

@@ -1,0 +1,109 @@
+"""The compiled functions of a live filter: one step, one score. Beliefs and forecasts are flat arrays."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+
+from latenttrack.filtering.packing import Packing
+from latenttrack.models.base import AbstractTracker, step
+from latenttrack.models.predictive import Predictive
+
+Belief = UInt32[Array, " n"]
+Words = UInt32[Array, " m"]  # a packed forecast
+
+
+class Units(NamedTuple):
+    """The original label is loc + scale y."""
+
+    loc: float
+    scale: float
+
+
+class Program:
+    """A tracker, ready to be called one event at a time.
+
+    The weights are constants of the compiled program: nothing but belief and event is handed over.
+
+    Args:
+        tracker: one seed.
+        features: F, what the pipeline gives.
+        units: of the labels.
+        levels: probabilities of the quantiles that are reported.
+        key: of a tracker that draws at random; step n uses its own fold of it.
+    """
+
+    def __init__(
+        self,
+        tracker: AbstractTracker,
+        features: int,
+        units: Units,
+        levels: tuple[float, ...],
+        key: PRNGKeyArray | None = None,
+    ):
+        self._tracker, self._features, self._units = tracker, features, units
+        self._levels = jnp.asarray(levels, jnp.float32)
+        self._key = jax.random.key(0) if key is None else key
+        state = jax.eval_shape(tracker.init)
+        x = jax.ShapeDtypeStruct((features,), jnp.float32)
+        self.beliefs = Packing.of(state)
+        self.forecasts = Packing.of(jax.eval_shape(self._predict, state, x, self._key))
+        self.step = jax.jit(self._step)
+        self.score = jax.jit(self._score)
+
+    def start(self) -> Belief:
+        """The belief before any data."""
+        return self.beliefs.pack(self._tracker.init())
+
+    def renew(self, belief: Belief) -> Belief:
+        """The belief where training data end; see `AbstractTracker.renew`."""
+        return self.beliefs.pack(self._tracker.renew(self.beliefs.unpack(belief)))
+
+    def inputs(self, due_x: np.ndarray, due_y: float, x: np.ndarray) -> np.ndarray:
+        """[2 F + 2] all that `step` hears.
+
+        Args:
+            due_x: [F] features of the step whose label is due.
+            due_y: that label in original units, NaN if it is not known.
+            x: [F] features of the new step.
+        """
+        inputs = np.zeros(2 * self._features + 2, np.float32)
+        inputs[: self._features] = due_x
+        inputs[self._features : -2] = x
+        if due_y == due_y:
+            inputs[-2] = (due_y - self._units.loc) / self._units.scale
+            inputs[-1] = 1.0
+        return inputs
+
+    def _step(self, belief: Belief, inputs: Float[Array, " n"], number: Array) -> tuple[Array, Array, Array]:
+        """(belief, report, forecast) after the due label and the new features: update, advance, predict.
+
+        The report is [mean, sd, aleatoric, epistemic, quantiles...] in original units.
+        """
+        F = self._features
+        due = (inputs[:F], inputs[-2], inputs[-1] > 0)
+        key = jax.random.fold_in(self._key, number)
+        forecast, state = step(self._tracker, self.beliefs.unpack(belief), due, inputs[F:-2], key)
+        forecast = self._to_units(forecast)
+        report = jnp.stack(
+            [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
+        )
+        quantiles = jax.vmap(forecast.quantile)(self._levels)
+        return (
+            self.beliefs.pack(state),
+            jnp.concatenate([report, quantiles]),
+            self.forecasts.pack(forecast),
+        )
+
+    def _score(self, forecast: Words, y: Float[Array, ""]) -> Float[Array, "2"]:
+        """[P(Y <= y), log p(y)] of a label in original units."""
+        predictive: Predictive = self.forecasts.unpack(forecast)
+        return jnp.stack([predictive.cdf(y), predictive.log_prob(y)])
+
+    def _predict(self, state: Array, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
+        return self._to_units(self._tracker.predict(state, x, key))
+
+    def _to_units(self, forecast: Predictive) -> Predictive:
+        return forecast.affine(jnp.float32(self._units.loc), jnp.float32(self._units.scale))
