@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latenttrack.data.features import Pipeline
+from latenttrack.data.features import Pipeline, PipelineState
 from latenttrack.data.feed import Feed
+from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import Alarm
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.log import Entry, Log
-from latenttrack.filtering.program import Program, Units
+from latenttrack.filtering.program import Belief, Program, Units
 from latenttrack.models.base import AbstractTracker
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -102,15 +103,15 @@ class LiveFilter:
         self.feed, self.levels = feed, levels
         self._pipeline = pipeline
         self._program = Program(tracker, len(pipeline.names), Units(pipeline.y_loc, pipeline.y_scale), levels)
-        self._log = Log(2 * feed.delay + max(buffer, 1))
+        self.log = Log(2 * feed.delay + max(buffer, 1))
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
         self.alarm = Alarm(feed.delay)
         self.counts = dict.fromkeys(("events", "labels", "too-late", "unmatched", "held", "gaps", "drift"), 0)
-        self._origin = self._belief = self._program.start()
-        self._memory = pipeline.start()
+        self.origin = self.belief = self._program.start()
+        self.memory = pipeline.start()
         self._stale = 0  # number of the first step whose run is missing or out of date
-        self._surprise = math.nan
-        self._restart = False  # whether the next step begins from nothing
+        self.surprise = math.nan
+        self.begin = ""  # of the next step
         self._nothing = np.zeros(len(pipeline.names), np.float32)
 
     def predict(
@@ -127,11 +128,57 @@ class LiveFilter:
         row, label, flags = self.feed.row(x if isinstance(x, Mapping) else self._by_name(x))
         when, number, more = self._place(time)
         flags += more
-        newest = self._log.newest
+        newest = self.log.newest
         if newest is not None and number <= newest.number:
             return self._late(number, when, id, row, flags)
         self._fill_gap(number, when, flags)
         return self._next(Entry(self._next_number, when, row, id, flags=flags), label)
+
+    def absorb(self, past: Series, *, trained: bool = False) -> None:
+        """Take in what came before the stream, as it was loaded, without giving anything out.
+
+        Args:
+            past: rows of a single stream, the newest last. Only before the first event.
+            trained: whether the weights were trained on it: how well it was predicted is then forgotten.
+        """
+        if len(self.log) or len(past.keys) > 1:
+            raise LatentTrackError(
+                "a past can be taken in once, before the first event, and from a single stream: "
+                "start a new stream, and select one key."
+            )
+        prepared, delay = self._pipeline.transform(past), self.feed.delay
+        # The steps that fit into the log are run one by one; D more are there for their labels.
+        begin = max(len(past) - self.log.capacity + delay, 0)
+        if begin:
+            early = np.arange(begin)
+            self.belief = self._program.fold(prepared.select(early))
+            self.memory = self._pipeline.memory(past.select(early))
+        for i in range(max(begin - delay, 0), len(past)):
+            entry = Entry(i, self.feed.time(past.time[i]), past.x[i], label=float(past.y[i]))
+            entry.features = prepared.x[i].astype(np.float32)
+            self.log.append(entry)
+        self._stale = begin
+        self._run_stale()
+        self.origin = self.belief
+        self.begin = "renew" if trained else ""
+
+    def resume(
+        self, entries: list[Entry], belief: Belief, origin: Belief, memory: PipelineState, base: int | None
+    ) -> None:
+        """Go on from a log; see filtering/keeping.py.
+
+        Args:
+            entries: of the log.
+            belief: before the step `base`, or the newest without one.
+            origin: what the stream began with.
+            memory: the pipeline's, as `belief`.
+            base: number of the first step that is run again; None if there is none.
+        """
+        for entry in entries:
+            self.log.append(entry)
+        self.belief, self.origin, self.memory = belief, origin, memory
+        self._stale = self._next_number if base is None else base
+        self._run_stale()
 
     def observe(self, y: object, *, time: object = None, id: str | int | None = None) -> Observed:
         """The label of a step is known; say which step by the id or the time of its event.
@@ -166,7 +213,7 @@ class LiveFilter:
 
     def _place(self, time: object) -> tuple[int | float, int, list[str]]:
         """Time and number of the step that an event is about, and flags."""
-        newest, interval = self._log.newest, self._interval
+        newest, interval = self.log.newest, self._interval
         if time is None:
             if newest is None and self.feed.clock:
                 raise LatentTrackError("the first event has no time: give it one; later ones may go without.")
@@ -178,7 +225,7 @@ class LiveFilter:
         if interval is None:
             if when > newest.time:
                 return when, newest.number + 1, []
-            known = self._log.find(None, when)
+            known = self.log.find(None, when)
             return when, newest.number if known is None else known.number, []
         steps = round((when - newest.time) / interval)
         on_grid = newest.time + steps * interval
@@ -190,7 +237,7 @@ class LiveFilter:
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
         """Advance through the steps that no event came for."""
-        newest = self._log.newest
+        newest = self.log.newest
         gap = 0 if newest is None else number - newest.number - 1
         if gap <= 0:
             return
@@ -204,16 +251,16 @@ class LiveFilter:
 
     @property
     def _next_number(self) -> int:
-        newest = self._log.newest
+        newest = self.log.newest
         return 0 if newest is None else newest.number + 1
 
     def _next(self, entry: Entry, label: float) -> Prediction:
         entry.row = self._pass_gate(entry.row, entry.flags)
-        earlier = self._log.get(entry.number - self.feed.horizon)
+        earlier = self.log.get(entry.number - self.feed.horizon)
         if label == label and earlier is not None:
             observed = self._take(earlier, label)
             entry.flags += ["label-held"] * (observed.status == "held") + ["drift"] * observed.drift
-        entry.restart, self._restart = self._restart, False
+        entry.begin, self.begin = self.begin, ""
         self._append(entry)
         self._run_stale()
         self.counts["events"] += 1
@@ -223,10 +270,10 @@ class LiveFilter:
         self, number: int, when: int | float, id: str | int | None, row: np.ndarray, flags: list[str]
     ) -> Prediction:
         """An event of a step that has passed: known already, or the filling of a gap."""
-        entry = self._log.get(number)
+        entry = self.log.get(number)
         if entry is not None and entry.time == when and entry.asked:
             return self._prediction(entry)._replace(flags=(*entry.flags, "repeated"))
-        if entry is None or entry.time != when or number - self.feed.delay < self._log.first:
+        if entry is None or entry.time != when or number - self.feed.delay < self.log.first:
             self.counts["too-late"] += 1
             raise LatentTrackError(
                 f"the event of {self.feed.show(when)} comes too late: its step is no longer kept, so that it "
@@ -234,7 +281,7 @@ class LiveFilter:
             )
         entry.row, entry.id, entry.asked = self._pass_gate(row, flags), id, True
         entry.flags, entry.forecast = [*flags, "late"], None
-        self._log.index(entry)
+        self.log.index(entry)
         self._stale = min(self._stale, number)
         self._run_stale()
         self.counts["events"] += 1
@@ -242,14 +289,14 @@ class LiveFilter:
 
     def _append(self, entry: Entry) -> None:
         self._stale = min(self._stale, entry.number)
-        self._log.append(entry)
+        self.log.append(entry)
 
     def _run_stale(self) -> None:
         """Run every step whose run is missing or out of date."""
-        log, delay = self._log, self.feed.delay
+        log, delay = self.log, self.feed.delay
         for entry in log.entries[self._stale - log.first :]:
             if entry.belief is None:  # the next one
-                entry.belief, entry.memory = self._belief, self._memory
+                entry.belief, entry.memory = self.belief, self.memory
             due = log.get(entry.number - delay)
             due_y = math.nan if due is None else due.usable
             features, memory = self._pipeline.step(
@@ -257,16 +304,21 @@ class LiveFilter:
             )
             inputs = self._program.inputs(self._nothing if due is None else due.features, due_y, features)
             number = np.uint32(entry.number)
-            before = self._origin if entry.restart else entry.belief
-            belief, report, forecast = self._program.step(before, inputs, number)
+            belief, report, forecast = self._program.step(self._before(entry), inputs, number)
             entry.features = inputs[len(features) : -2]
             if entry.forecast is None:
                 entry.forecast, entry.report = forecast, np.asarray(report)
             following = log.get(entry.number + 1)
             if following is not None:
                 following.belief, following.memory = belief, memory
-            self._belief, self._memory = belief, memory
+            self.belief, self.memory = belief, memory
         self._stale = self._next_number
+
+    def _before(self, entry: Entry) -> Belief:
+        """The belief that a step begins from."""
+        if entry.begin == "renew":
+            return self._program.renew(entry.belief)
+        return self.origin if entry.begin == "restart" else entry.belief
 
     def _prediction(self, entry: Entry) -> Prediction:
         assert entry.report is not None
@@ -282,7 +334,7 @@ class LiveFilter:
             quantiles,
             aleatoric,
             epistemic,
-            self._surprise,
+            self.surprise,
             tuple(entry.flags),
         )
 
@@ -290,14 +342,14 @@ class LiveFilter:
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
         if id is not None or self._interval is None:
-            return self._log.find(id, None if time is None else self.feed.time(time))
+            return self.log.find(id, None if time is None else self.feed.time(time))
         when, number, _ = self._place(time)
-        entry = self._log.get(number)
+        entry = self.log.get(number)
         return entry if entry is not None and entry.time == when else None
 
     def _absence(self, time: object) -> str:
         """Why no step has this time."""
-        first = self._log.entries[0].time if self._log.entries else math.inf
+        first = self.log.entries[0].time if self.log.entries else math.inf
         return "too-late" if self.feed.time(time) < first else "unmatched"
 
     def _take(self, entry: Entry, label: float) -> Observed:
@@ -308,7 +360,7 @@ class LiveFilter:
         pit, log_score = np.asarray(self._program.score(entry.forecast, np.float32(label))).tolist()
         entry.label, entry.pit, entry.log_score = label, pit, log_score
         entry.held = self._is_held(entry)
-        self._surprise = pit
+        self.surprise = pit
         drift = status == "taken" and self.alarm.hear(pit)
         self.counts["labels"] += status == "taken"
         self.counts["drift"] += drift
@@ -326,7 +378,7 @@ class LiveFilter:
             return False
         self.counts["held"] += 1
         if gate.is_news(len(gate.limits) - 1):
-            for other in self._log.entries:
+            for other in self.log.entries:
                 if other.held:
                     other.held = False
                     self._overdue(other)
@@ -334,7 +386,8 @@ class LiveFilter:
         if gate.settings.policy == "clip":
             entry.label = gate.clip(entry.label, len(gate.limits) - 1)
             return False
-        self._restart = gate.settings.policy == "reset"
+        if gate.settings.policy == "reset":
+            self.begin = "restart"
         return True
 
     def _pass_gate(self, row: np.ndarray, flags: list[str]) -> np.ndarray:
@@ -349,5 +402,6 @@ class LiveFilter:
                 continue
             flags.append(f"implausible:{self.feed.inputs[i]}")
             row[i] = self.gate.clip(float(row[i]), i) if policy == "clip" else math.nan
-        self._restart = policy == "reset"
+        if policy == "reset":
+            self.begin = "restart"
         return row

@@ -24,7 +24,8 @@ class Entry:
         asked: whether an event came for it; False for a step that only fills a gap.
         label: in original units, NaN until it is known.
         held: whether the gate keeps the label out.
-        restart: whether the gate made it begin from the belief before any data.
+        begin: "restart" if it begins from the belief that the stream began with, "renew" if training data
+            end before it (see `AbstractTracker.renew`), else "".
         flags: what was said about it.
         features: [F'] what the pipeline made of it.
         belief: before the step.
@@ -42,7 +43,7 @@ class Entry:
     asked: bool = True
     label: float = math.nan
     held: bool = False
-    restart: bool = False
+    begin: str = ""
     flags: list[str] = field(default_factory=list)
     features: Any = None
     belief: Any = None

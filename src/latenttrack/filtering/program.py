@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
+from latenttrack.data.series import Series
+from latenttrack.filtering.offline import warm_up
 from latenttrack.filtering.packing import Packing
-from latenttrack.models.base import AbstractTracker, step
+from latenttrack.models.base import AbstractTracker, Window, step
+from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
 
 Belief = UInt32[Array, " n"]
@@ -60,6 +63,11 @@ class Program:
     def renew(self, belief: Belief) -> Belief:
         """The belief where training data end; see `AbstractTracker.renew`."""
         return self.beliefs.pack(self._tracker.renew(self.beliefs.unpack(belief)))
+
+    def fold(self, series: Series) -> Belief:
+        """The belief after the rows of a prepared series with a single stream."""
+        window = Window(*(jnp.asarray(leaf[0]) for leaf in lay_out(series)[0]))
+        return jax.jit(lambda w: self.beliefs.pack(warm_up(self._tracker, self._tracker.init(), w)))(window)
 
     def inputs(self, due_x: np.ndarray, due_y: float, x: np.ndarray) -> np.ndarray:
         """[2 F + 2] all that `step` hears.

@@ -1,0 +1,129 @@
+"""The whole state of a live filter as plain arrays and JSON, and back: what a snapshot keeps.
+
+A belief at the beginning of the log, and the log itself: the beliefs after it follow, bit for bit.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.log import Entry
+
+if TYPE_CHECKING:
+    from latenttrack.filtering.live import LiveFilter
+
+_NUMBERS = ("label", "pit", "log_score")
+_MARKS = ("asked", "held")
+
+
+class LiveState(NamedTuple):
+    """What a file keeps of a live filter: arrays by name, and JSON-safe fields."""
+
+    tensors: dict[str, np.ndarray]
+    header: dict[str, Any]
+
+
+def keep(live: "LiveFilter") -> LiveState:
+    """The state of a live filter."""
+    log, base = live.log, _base(live)
+    entries = log.entries
+    belief, memory = (live.belief, live.memory) if base is None else (base.belief, base.memory)
+    tensors = {
+        "belief": np.asarray(belief),
+        "origin": np.asarray(live.origin),
+        **{f"memory.{i}": rows for i, rows in enumerate(memory.get(0, ()))},
+        **{name: np.array([getattr(e, name) for e in entries], np.float64) for name in _NUMBERS},
+        **{name: np.array([getattr(e, name) for e in entries], bool) for name in _MARKS},
+        "time": np.array([e.time for e in entries], np.int64 if live.feed.clock else np.float64),
+        "row": np.array([e.row for e in entries], np.float64).reshape(len(entries), -1),
+        "features": np.array([e.features for e in entries], np.float32).reshape(len(entries), -1),
+        "given": np.array([e.forecast is not None for e in entries], bool),
+        "report": _stacked([e.report for e in entries], np.float32),
+        "forecast": _stacked([e.forecast for e in entries], np.uint32),
+    }
+    header = {
+        "first": log.first,
+        "base": None if base is None else base.number,
+        "ids": [e.id for e in entries],
+        "flags": [e.flags for e in entries],
+        "begins": [e.begin for e in entries],
+        "begin": live.begin,
+        "surprise": None if math.isnan(live.surprise) else live.surprise,
+        "counts": live.counts,
+        "gate": live.gate.to_dict(),
+        "alarm": live.alarm.to_dict(),
+    }
+    return LiveState(tensors, header)
+
+
+def restore(live: "LiveFilter", state: LiveState, source: str) -> None:
+    """Put a fresh live filter into a state that `keep` gave.
+
+    Args:
+        live: of the same model and settings.
+        state: what was kept.
+        source: where it comes from, for the error message.
+    """
+    try:
+        _restore(live, *state)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise LatentTrackError(
+            f"{source} does not fit this model ({type(error).__name__}: {error}): it is damaged, or was "
+            "written by another version of latenttrack, so start the stream anew."
+        ) from None
+
+
+def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    belief, origin = jnp.asarray(tensors["belief"]), jnp.asarray(tensors["origin"])
+    if belief.shape != live.origin.shape or origin.shape != live.origin.shape:
+        raise ValueError(f"its belief has {belief.size} words, not {live.origin.size}")
+    count = sum(name.startswith("memory.") for name in tensors)
+    memory = {0: tuple(tensors[f"memory.{i}"] for i in range(count))} if count else {}
+    entries = [_entry(i, tensors, header) for i in range(len(tensors["time"]))]
+    base = header["base"]
+    if base is not None:
+        entries[base - header["first"]].belief = belief
+        entries[base - header["first"]].memory = memory
+    live.resume(entries, belief, origin, memory, base)
+    live.begin = str(header["begin"])
+    live.surprise = math.nan if header["surprise"] is None else float(header["surprise"])
+    live.counts.update({name: int(header["counts"][name]) for name in live.counts})
+    live.gate.restore(header["gate"])
+    live.alarm.restore(header["alarm"])
+
+
+def _base(live: "LiveFilter") -> Entry | None:
+    """The first step that can be run again: those before it lack the labels that were due."""
+    log = live.log
+    if not log.entries:
+        return None
+    return next((entry for entry in log.entries if entry.belief is not None), None)
+
+
+def _entry(i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Entry:
+    given = bool(tensors["given"][i])
+    return Entry(
+        header["first"] + i,
+        tensors["time"][i].item(),
+        tensors["row"][i],
+        header["ids"][i],
+        asked=bool(tensors["asked"][i]),
+        label=float(tensors["label"][i]),
+        held=bool(tensors["held"][i]),
+        begin=str(header["begins"][i]),
+        flags=[str(flag) for flag in header["flags"][i]],
+        features=tensors["features"][i],
+        report=tensors["report"][i] if given else None,
+        forecast=jnp.asarray(tensors["forecast"][i]) if given else None,
+        pit=float(tensors["pit"][i]),
+        log_score=float(tensors["log_score"][i]),
+    )
+
+
+def _stacked(rows: list[Any], dtype: Any) -> np.ndarray:
+    """[N, ...], zeros where there is none."""
+    like = next((np.asarray(row) for row in rows if row is not None), np.zeros(0, dtype))
+    return np.array([np.zeros_like(like) if row is None else np.asarray(row) for row in rows], dtype)
