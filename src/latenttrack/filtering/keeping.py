@@ -38,8 +38,8 @@ def keep(live: "LiveFilter") -> LiveState:
         **{name: np.array([getattr(e, name) for e in entries], np.float64) for name in _NUMBERS},
         **{name: np.array([getattr(e, name) for e in entries], bool) for name in _MARKS},
         "time": np.array([e.time for e in entries], np.int64 if live.feed.clock else np.float64),
-        "row": np.array([e.row for e in entries], np.float64).reshape(len(entries), -1),
-        "features": np.array([e.features for e in entries], np.float32).reshape(len(entries), -1),
+        "row": np.array([e.row for e in entries], np.float64),
+        "features": np.array([e.features for e in entries], np.float32),
         "given": np.array([e.forecast is not None for e in entries], bool),
         "report": _stacked([e.report for e in entries], np.float32),
         "forecast": _stacked([e.forecast for e in entries], np.uint32),
@@ -96,11 +96,12 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
 
 
 def _base(live: "LiveFilter") -> Entry | None:
-    """The first step that can be run again: those before it lack the labels that were due."""
-    log = live.log
-    if not log.entries:
-        return None
-    return next((entry for entry in log.entries if entry.belief is not None), None)
+    """The first step that can be run again: for earlier ones the label that was due is gone."""
+    delay, first = live.feed.delay, live.log.first
+    for entry in live.log.entries:
+        if entry.belief is not None and (entry.number < delay or entry.number - delay >= first):
+            return entry
+    return None
 
 
 def _entry(i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Entry:

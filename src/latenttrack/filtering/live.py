@@ -22,10 +22,8 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import Alarm
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.log import Entry, Log
-from latenttrack.filtering.program import Belief, Program, Units
-from latenttrack.models.base import AbstractTracker
+from latenttrack.filtering.program import Belief, Program
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 BUFFER = 96  # steps that a label may come late
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
@@ -82,27 +80,24 @@ class LiveFilter:
     """One stream.
 
     Args:
-        tracker: one seed (or a pool) of a model.
+        program: the model, compiled.
         pipeline: makes its inputs.
         feed: how events are read.
         gate: how faults are judged.
         buffer: steps that a label may be late and still be taken in.
-        levels: of the quantiles that are reported.
     """
 
     def __init__(
         self,
-        tracker: AbstractTracker,
+        program: Program,
         pipeline: Pipeline,
         feed: Feed,
         *,
         gate: GateSettings | None = None,
         buffer: int = BUFFER,
-        levels: tuple[float, ...] = LEVELS,
     ):
-        self.feed, self.levels = feed, levels
-        self._pipeline = pipeline
-        self._program = Program(tracker, len(pipeline.names), Units(pipeline.y_loc, pipeline.y_scale), levels)
+        self.feed, self.levels = feed, program.levels
+        self._pipeline, self._program = pipeline, program
         self.log = Log(2 * feed.delay + max(buffer, 1))
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
         self.alarm = Alarm(feed.delay)

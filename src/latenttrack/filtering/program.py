@@ -10,12 +10,15 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 from latenttrack.data.series import Series
 from latenttrack.filtering.offline import warm_up
 from latenttrack.filtering.packing import Packing
-from latenttrack.models.base import AbstractTracker, Window, step
+from latenttrack.models.base import AbstractTracker, State, Window, step
 from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
 
-Belief = UInt32[Array, " n"]
-Words = UInt32[Array, " m"]  # a packed forecast
+Belief = UInt32[Array, " belief"]
+Words = UInt32[Array, " forecast"]  # a packed forecast
+
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Units(NamedTuple):
@@ -43,11 +46,11 @@ class Program:
         tracker: AbstractTracker,
         features: int,
         units: Units,
-        levels: tuple[float, ...],
+        levels: tuple[float, ...] = LEVELS,
         key: PRNGKeyArray | None = None,
     ):
         self._tracker, self._features, self._units = tracker, features, units
-        self._levels = jnp.asarray(levels, jnp.float32)
+        self.levels = levels
         self._key = jax.random.key(0) if key is None else key
         state = jax.eval_shape(tracker.init)
         x = jax.ShapeDtypeStruct((features,), jnp.float32)
@@ -85,7 +88,9 @@ class Program:
             inputs[-1] = 1.0
         return inputs
 
-    def _step(self, belief: Belief, inputs: Float[Array, " n"], number: Array) -> tuple[Array, Array, Array]:
+    def _step(
+        self, belief: Belief, inputs: Float[Array, " inputs"], number: UInt32[Array, ""]
+    ) -> tuple[Array, Array, Array]:
         """(belief, report, forecast) after the due label and the new features: update, advance, predict.
 
         The report is [mean, sd, aleatoric, epistemic, quantiles...] in original units.
@@ -98,7 +103,7 @@ class Program:
         report = jnp.stack(
             [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
         )
-        quantiles = jax.vmap(forecast.quantile)(self._levels)
+        quantiles = jax.vmap(forecast.quantile)(jnp.asarray(self.levels, jnp.float32))
         return (
             self.beliefs.pack(state),
             jnp.concatenate([report, quantiles]),
@@ -110,7 +115,7 @@ class Program:
         predictive: Predictive = self.forecasts.unpack(forecast)
         return jnp.stack([predictive.cdf(y), predictive.log_prob(y)])
 
-    def _predict(self, state: Array, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
+    def _predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         return self._to_units(self._tracker.predict(state, x, key))
 
     def _to_units(self, forecast: Predictive) -> Predictive:

@@ -1,0 +1,150 @@
+"""`Stream`: a fitted model at work on a live stream, and its snapshot."""
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from latenttrack.data.series import Series
+from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.gate import GateSettings
+from latenttrack.filtering.keeping import LiveState, keep, restore
+from latenttrack.filtering.live import BUFFER, LiveFilter
+from latenttrack.filtering.program import LEVELS, Program, Units
+from latenttrack.fitted.model import Model, from_parts, to_parts
+from latenttrack.store.tensors import read_tensors, write_tensors
+
+_KIND = "snapshot"
+_LIVE = "live."
+
+
+class Stream(LiveFilter):
+    """A model's live filter: `predict(x)`, `observe(y)`, `snapshot(path)`.
+
+    It begins where the model's own data end, if the model was advanced to there (`Model.advance`), and else
+    from nothing, or from `past`.
+
+    Args:
+        model: with one seed; pool several (`lt.pool`).
+        past: what came before, as it was loaded.
+        gate: a policy ("hold", "clip", "reset", "off"), or all its settings.
+        buffer: steps that a label may be late and still be taken in.
+        levels: of the quantiles that are reported.
+
+    Attributes:
+        extra: JSON-safe fields of the user's own, kept in snapshots.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        past: Series | None = None,
+        *,
+        gate: GateSettings | str = "hold",
+        buffer: int = BUFFER,
+        levels: tuple[float, ...] = LEVELS,
+    ):
+        if model.pipeline is None or model.feed is None:
+            raise LatentTrackError(
+                f"this {model.name} was fitted without a pipeline, and cannot read raw rows: "
+                "fit it with pipeline=... and a series that was prepared by it."
+            )
+        if len(model.stack) > 1:
+            raise LatentTrackError(
+                f"this {model.name} has {len(model.stack)} seeds, and a stream runs one model: "
+                "mix them with lt.pool(model), or fit with seeds=1."
+            )
+        settings = GateSettings(gate) if isinstance(gate, str) else gate
+        super().__init__(_compiled(model, levels), model.pipeline, model.feed, gate=settings, buffer=buffer)
+        self.model, self.extra = model, dict[str, Any]()
+        self._settings = {"gate": asdict(settings), "buffer": buffer, "levels": list(levels)}
+        if past is not None:
+            self.absorb(past, trained=model.trained_on(past))
+        elif model.start is not None:
+            restore(self, model.start, "the model's own start")
+
+    def snapshot(self, path: str | Path) -> None:
+        """Write all that `lt.resume` needs to go on, bit for bit, atomically.
+
+        Args:
+            path: a file; if it exists it is replaced, whole or not at all.
+        """
+        tensors, header = to_parts(self.model)
+        state = keep(self)
+        write_tensors(
+            path,
+            {**tensors, **{_LIVE + name: array for name, array in state.tensors.items()}},
+            {
+                "of": header,
+                "settings": self._settings,
+                "fingerprint": fingerprint(self.model),
+                "live": state.header,
+                "extra": self.extra,
+            },
+            _KIND,
+        )
+
+
+def resume(path: str | Path, model: Model | None = None) -> Stream:
+    """The stream that a snapshot was taken of, as it was.
+
+    Args:
+        path: what `Stream.snapshot` wrote.
+        model: if given, the model that the snapshot must be of.
+    """
+    tensors, header = read_tensors(path, _KIND)
+    try:
+        own = {name: array for name, array in tensors.items() if not name.startswith(_LIVE)}
+        live = {name[len(_LIVE) :]: array for name, array in tensors.items() if name.startswith(_LIVE)}
+        settings, mark = header["settings"], header["fingerprint"]
+        if model is not None and fingerprint(model) != mark:
+            raise LatentTrackError(
+                f"{path} is a snapshot of another model: delete it to begin anew, or give its own model."
+            )
+        model = from_parts(own, header["of"], str(path)) if model is None else model
+        stream = Stream(
+            replace(model, start=None),
+            gate=GateSettings(**settings["gate"]),
+            buffer=settings["buffer"],
+            levels=tuple(settings["levels"]),
+        )
+        restore(stream, LiveState(live, header["live"]), str(path))
+        stream.model, stream.extra = model, dict(header["extra"])
+        return stream
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise LatentTrackError(
+            f"{path} is no snapshot that this version can read ({error}): delete it to begin anew."
+        ) from None
+
+
+def _compiled(model: Model, levels: tuple[float, ...]) -> Program:
+    """The model's program: made once, and shared by all its streams."""
+    assert model.pipeline is not None
+    if levels not in model.programs:
+        units = Units(model.pipeline.y_loc, model.pipeline.y_scale)
+        model.programs[levels] = Program(model.stack[0], len(model.pipeline.names), units, levels)
+    return model.programs[levels]
+
+
+def advanced(model: Model, series: Series) -> Model:
+    """See `Model.advance`."""
+    if model.start is None:
+        stream = model.stream(series)
+    else:
+        stream = model.stream()
+        for i in range(len(series)):
+            stream.predict(series.x[i], time=series.time[i])
+            # Known only later, but its step waits for it: `observe` is causal.
+            stream.observe(float(series.y[i]), time=series.time[i])
+    return replace(model, start=keep(stream))
+
+
+def fingerprint(model: Model) -> str:
+    """A digest of all that decides what a stream of the model says."""
+    tensors, header = to_parts(replace(model, start=None, record={}))
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, array in sorted(tensors.items()):
+        digest.update(name.encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
