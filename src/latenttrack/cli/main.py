@@ -14,6 +14,10 @@ from latenttrack.errors import LatentTrackError
 COMMANDS = {
     "demo": ("latenttrack.cli.demo:demo", "Train every model on an embedded stream and compare them online."),
     "bench": ("latenttrack.cli.bench:bench", "Train and compare models on a track or a file; resumable."),
+    "stream": (
+        "latenttrack.cli.stream:stream",
+        "Predict a live stream: a JSON line in, a JSON line out.",
+    ),
     "models": ("latenttrack.cli.models:models", "List the models and how many numbers each one learns."),
     "data": ("latenttrack.cli.data:data", "Fetch a public dataset, or show what it holds."),
     "report": ("latenttrack.cli.report:report", "Make one HTML page with every table and figure of a bench."),

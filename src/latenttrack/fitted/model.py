@@ -125,8 +125,8 @@ def from_parts(tensors: dict[str, np.ndarray], header: dict[str, Any], source: s
         name, settings, seeds = header["model"], header["settings"], header["seeds"]
         task = Task.from_dict(header["task"])
         pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
-        feed = None if header["feed"] is None else Feed.from_dict(header["feed"])
-        record, start = header["record"], header["start"]
+        feed = None if header.get("feed") is None else Feed.from_dict(header["feed"])
+        record, start = header["record"], header.get("start")
         shape = stack_shape(builder(name, task, settings), seeds)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LatentTrackError(

@@ -1,0 +1,98 @@
+"""Events and answers as lines of JSON.
+
+    event     {"id"?, "time"?, "x": {...}, "y"?}     answered by a prediction
+    label     {"id" or "time", "y"}                  answered by what became of it
+    else      answered by {"line", "error"}
+
+One line in, one line out. NaN does not exist in JSON: what is not known is null.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.live import Observed, Prediction
+from latenttrack.fitted.stream import Stream
+
+LONGEST_LINE = 2**20  # bytes
+_DIGITS = 7  # of a float32
+
+
+def answer(stream: Stream, line: bytes) -> dict[str, Any]:
+    """What a stream says to one line; a line that makes no sense raises an error, and changes nothing."""
+    event = _parse(line)
+    id, time = event.get("id"), event.get("time")
+    if id is not None and (isinstance(id, bool) or not isinstance(id, str | int)):
+        raise LatentTrackError(f"the id {_shown(id)} is neither text nor a whole number: give one of them.")
+    if "x" not in event:
+        if "y" not in event:
+            raise LatentTrackError('the line has neither "x" (an event) nor "y" (a label): give one of them.')
+        return {**_given(id, time), **_observed(stream.observe(event["y"], time=time, id=id))}
+    x = event["x"]
+    if not isinstance(x, Mapping):
+        raise LatentTrackError(f'"x" is {_shown(x)}: give an object of measurements by name.')
+    label = stream.feed.label(event["y"]) if event.get("y") is not None else None
+    said = _predicted(stream.predict(x, time=time, id=id))
+    if label is not None:
+        # Only now: the prediction is made.
+        stream.observe(label, time=said["time"] if id is None else None, id=id)
+    return said
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    if len(line) > LONGEST_LINE:
+        raise LatentTrackError(f"the line has more than {LONGEST_LINE} bytes: split it.")
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise LatentTrackError(
+            f"the line is not JSON ({_short(str(error))}): write one object a line."
+        ) from None
+    if not isinstance(event, dict):
+        raise LatentTrackError(f"the line is {_shown(event)}, not an object: write one object a line.")
+    return event
+
+
+def _predicted(prediction: Prediction) -> dict[str, Any]:
+    said: dict[str, Any] = {} if prediction.id is None else {"id": prediction.id}
+    return {
+        **said,
+        "time": prediction.time,
+        "step": prediction.number,
+        "mean": _rounded(prediction.mean),
+        "std": _rounded(prediction.std),
+        "quantiles": {str(level): _rounded(value) for level, value in prediction.quantiles.items()},
+        "aleatoric": _rounded(prediction.aleatoric),
+        "epistemic": _rounded(prediction.epistemic),
+        "surprise": _rounded(prediction.surprise),
+        "flags": list(prediction.flags),
+    }
+
+
+def _observed(observed: Observed) -> dict[str, Any]:
+    return {
+        "label": observed.status,
+        "step": observed.number,
+        "surprise": _rounded(observed.surprise),
+        "log_score": _rounded(observed.log_score),
+        "flags": ["drift"] if observed.drift else [],
+    }
+
+
+def _given(id: str | int | None, time: object) -> dict[str, Any]:
+    return {"time": time} if id is None else {"id": id}
+
+
+def _rounded(value: float) -> float | None:
+    """The digits that single precision has; null for what is not a number."""
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+
+
+def _shown(value: object) -> str:
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
