@@ -1,4 +1,4 @@
-"""What a user's file holds: read, understood, and told in a few plain lines before anything is done with it."""
+"""What a user's file holds: read, understood, and told in a few plain lines before anything is done."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,8 +52,8 @@ class Selection:
 class Gaps(NamedTuple):
     """Rows that a regular grid has and the file has not."""
 
-    count: int = 0  # runs of them
-    rows: int = 0
+    runs: int = 0
+    rows: int = 0  # in all
     longest: int = 0  # rows of the longest run
 
 
@@ -136,11 +136,11 @@ class Description:
         if not self.regular:
             return f"{name}: irregular ({_share(self.usual)} of the rows {every} apart), so a row is a step"
         every = every.removeprefix("1 ")
-        if not self.gaps.count:
+        if not self.gaps.runs:
             return f"{name}: every {every}, no gaps"
-        count, rows, longest = self.gaps
+        runs, rows, longest = self.gaps
         return (
-            f"{name}: every {every}, {count:,} gap{'s' * (count > 1)} (the longest "
+            f"{name}: every {every}, {runs:,} gap{'s' * (runs > 1)} (the longest "
             f"{_duration(longest * self.interval)}); {rows:,} missing row{'s' * (rows > 1)} put in"
         )
 
@@ -152,8 +152,9 @@ class Description:
 
     def _steps(self, count: int) -> str:
         words = f"{count} step{'s' * (count > 1)}"
-        regular = self.regular and self.interval is not None
-        return f"{words} ({_duration(count * self.interval)})" if regular else words  # type: ignore[operator]
+        if self.interval is None or not self.regular:
+            return words
+        return f"{words} ({_duration(count * self.interval)})"
 
 
 class Understood(NamedTuple):
@@ -190,7 +191,7 @@ def understand(selection: Selection) -> Understood:
     rows, regular = series, on_a_grid(masked, clock.name, selection.key) if clock else False
     interval, usual = _interval(rows)
     gaps = _gaps(rows, interval) if regular and interval is not None else Gaps()
-    if gaps.count:
+    if gaps.runs:
         series = to_series(masked, **choices, grid=True)
     return Understood(
         series,
@@ -227,8 +228,8 @@ def _inputs(table: Table, clock: Clock | None, selection: Selection) -> Sifted:
         require_columns(table, selection.features)
         if target in selection.features and delay > horizon > 0:
             raise LatentTrackError(
-                f"the target {target!r} is also a feature, and with a delay of {delay} steps its present value "
-                f"is not known yet: leave it out, or give a delay of at most {horizon}."
+                f"the target {target!r} is also a feature, and with a delay of {delay} steps its present "
+                f"value is not known yet: leave it out, or give a delay of at most {horizon}."
             )
         return Sifted(tuple(dict.fromkeys(selection.features)), ())
     parts = clock.parts if clock else ()
@@ -279,7 +280,7 @@ def _suspects(table: Table, names: Sequence[str]) -> dict[Sentinel, tuple[Suspec
 
 
 def _suspicion(sentinel: Sentinel, where: Sequence[Suspect]) -> str:
-    columns = _counts({suspect.column: suspect.count for suspect in where})
+    columns = _counts({suspect.column: suspect.rows for suspect in where})
     return f"{where[0].value:.15g} in {columns}: if it means missing, add --sentinel {_quoted(str(sentinel))}"
 
 

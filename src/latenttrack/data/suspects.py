@@ -37,7 +37,7 @@ class Suspect(NamedTuple):
 
     column: str
     value: float
-    count: int
+    rows: int
 
 
 def parse_sentinel(text: str) -> Sentinel:
