@@ -138,6 +138,15 @@ def test_a_label_known_late_is_no_input():
         described(horizon=2, delay=5, features=("power",))
 
 
+def test_parts_that_add_up_to_the_target_of_the_same_row():
+    """As casual and registered riders do in the bike sharing file."""
+    parts = {"casual": POWER - WIND, "still": np.ones(N)}
+    _, description = described(table(**parts), horizon=0)
+    assert "the inputs of a row add up to its power" in facts(description)["suspicious"][0]
+    assert not described(table(**parts), horizon=1)[1].given_away
+    assert not described(table(casual=POWER - 0.9 * WIND + 0.1 * RNG.normal(size=N)), horizon=0)[1].given_away
+
+
 def test_missing_values_are_counted():
     power, wind = POWER.copy(), WIND.copy()
     power[3], wind[5:25] = np.nan, np.nan

@@ -191,9 +191,8 @@ class _Shown:
         self._progress.update(self._task, completed=done, description=what if training else progress.stage)
         if progress.epoch == progress.epochs:
             self._done += not training
-            score = f", NLL {progress.validation:.3f}" if progress.validation == progress.validation else ""
             now = clock.perf_counter()
-            self._progress.console.print(f"[dim]{progress.stage}{score} ({duration(now - self._begin)})[/]")
+            self._progress.console.print(f"[dim]{progress.stage} ({duration(now - self._begin)})[/]")
             self._begin = now
 
     def judging(self, model: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from latenttrack.data.reading import choose_time, on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
-from latenttrack.data.sifting import Clock, Dropped, Sifted, find_clock, sift
+from latenttrack.data.sifting import Clock, Dropped, Sifted, adds_up, find_clock, sift
 from latenttrack.data.suspects import Sentinel, Suspect, find_suspects, mask_sentinels, remedies
 from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
@@ -76,6 +76,7 @@ class Description:
         missing: values missing in the rows of the file, by input or target; only where there are some.
         masked: how many values each declared sentinel made missing.
         suspects: sentinels that might be declared, and where they stand.
+        given_away: whether, at horizon 0, the inputs of a row add up to its label.
     """
 
     selection: Selection
@@ -92,6 +93,7 @@ class Description:
     missing: dict[str, int] = field(default_factory=dict)
     masked: dict[Sentinel, int] = field(default_factory=dict)
     suspects: dict[Sentinel, tuple[Suspect, ...]] = field(default_factory=dict)
+    given_away: bool = False
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
@@ -104,6 +106,9 @@ class Description:
         told.append(("missing", _counts(self.missing) if self.missing else "nothing"))
         told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
         told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
+        if self.given_away:
+            known = "name with --features what is known before it"
+            told.append(("suspicious", f"the inputs of a row add up to its {self.selection.target}: {known}"))
         return told
 
     def to_dict(self) -> dict[str, Any]:
@@ -210,6 +215,7 @@ def understand(selection: Selection) -> Understood:
             missing=_missing(masked, (selection.target, *sifted.inputs)),
             masked=_masked(table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
+            given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
         ),
     )
 

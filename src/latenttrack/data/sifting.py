@@ -13,6 +13,7 @@ from latenttrack.data.reading import Table
 _SAME = 0.99  # share of the telling rows in which a copy must equal the original
 _HOUR = np.timedelta64(3_600_000_000_000, "ns")
 _ROUNDING = 1e-9
+_UNEXPLAINED = 1e-6  # share of the variance: less is an identity, up to the digits of the file
 
 
 class Dropped(NamedTuple):
@@ -65,6 +66,18 @@ def sift(
         else:
             dropped.append(Dropped(name, why))
     return Sifted(tuple(inputs), tuple(dropped))
+
+
+def adds_up(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether the columns of x [N, F] give y [N] as a weighted sum: parts of a total, or another unit."""
+    known = ~np.isnan(np.column_stack([x, y])).any(axis=1)
+    x, y = x[known], y[known]
+    if len(y) < 3 * (x.shape[1] + 1) or np.ptp(y) == 0:
+        return False
+    x = x[:, np.ptp(x, axis=0) > 0]
+    terms = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / np.ptp(x, axis=0)])
+    rest = y - terms @ np.linalg.lstsq(terms, y, rcond=None)[0]
+    return bool(rest.var() <= _UNEXPLAINED * y.var())
 
 
 def find_clock(table: Table, name: str, key: str | None) -> Clock:
@@ -133,7 +146,9 @@ def _copy(name: str, table: Table, target: str, horizon: int, inputs: list[str])
             return (
                 f"holds {target} {horizon} step{'s' if horizon > 1 else ''} ahead, and gives the answer away"
             )
-    twin = next((other for other in inputs if _same(column, table.columns[other])), None)
+    # The target may be among the inputs and hold text: that is refused elsewhere, with a reason.
+    numeric = (other for other in inputs if table.columns[other].dtype.kind == "f")
+    twin = next((other for other in numeric if _same(column, table.columns[other])), None)
     return None if twin is None else f"repeats {twin}"
 
 

@@ -190,7 +190,7 @@ def _require_enough(series: Series, description: Description, holdout: float) ->
     if held_out < _FEWEST_HELD_OUT:
         raise LatentTrackError(
             f"the newest {holdout:.0%} of the rows have {held_out} labels of {series.target!r}, too few to "
-            "judge by: end the file where its labels end, or give a larger --holdout."
+            "judge by: end the file where its labels end, or give a larger --holdout or a shorter --horizon."
         )
     require_learnable(past)
 

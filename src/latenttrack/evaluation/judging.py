@@ -67,30 +67,31 @@ class Judgement:
         sure = float(student.ppf(1.0 - _CHANCE / 2.0, count - 1))  # standard errors
         if z >= sure:
             return (
-                f"{self.model} is worth having: {by} better than {best}, the best reference, "
+                f"{self.model} is worth having: {by} better than {best}, the best reference{self._crps(best)}, "
                 f"and ahead in {round(won * count)} of {count} {self.blocks}."
             )
         if z <= -sure:
-            return (
-                f"{self.model} is not worth having here: {best}, which needs no training, is {by} better "
-                f"(--model {best})."
-            )
+            return f"{self.model} is not worth having here: {best} is {by} better, so take --model {best}."
         better = "better" if difference >= 0 else "worse"
         return (
-            f"{self.model} is not clearly better than {best}, which needs no training: {by} {better}, "
-            f"and that may be chance."
+            f"{self.model} is not clearly better than {best}, the best reference: {by} {better}, "
+            f"and that may be chance; --model {best} would do as well."
         )
+
+    def _crps(self, best: str) -> str:
+        """In which unit the gain is easier to grasp."""
+        ours, theirs = self.scores[self.model].crps, self.scores[best].crps
+        change = 100 * (1.0 - ours / theirs) if theirs > 0 else 0.0
+        return f" (CRPS {change:.1f} % lower)" if change >= 0.05 else ""
 
     def leaning(self) -> str | None:
         """One sentence: how far the safety net leans on the network; None without a net."""
         if self.weights is None:
             return None
-        own = self.weights[self.model]
         others = sorted((item for item in self.weights.items() if item[0] != self.model), key=lambda i: -i[1])
-        named = [f"{share:.0%} on {name}" for name, share in others if share >= _NAMED]
-        return (
-            f"Its safety net leaned {own:.0%} on the network" + "".join(f", {part}" for part in named) + "."
-        )
+        parts = [f"{100 * self.weights[self.model]:.0f} % on the network"]
+        parts += [f"{100 * share:.0f} % on {name}" for name, share in others if share >= _NAMED]
+        return f"Its safety net leaned {', '.join(parts)}."
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON values."""
