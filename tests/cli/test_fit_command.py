@@ -190,7 +190,7 @@ def test_leftovers_of_other_options_are_not_mixed_in(tmp_path, monkeypatch):
     assert "--restart" in str(run(*options).exception)
     assert left.exists()
     assert isinstance(run(*options, "--restart").exception, AttributeError)
-    assert {path.name for path in tmp_path.glob("*.lt*")} == {"plant.lt.checkpoint.plan"}
+    assert not list(tmp_path.glob("*.lt*"))
 
 
 class Stops:

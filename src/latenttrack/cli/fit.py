@@ -98,7 +98,7 @@ def fit(
     restart: bool,
     out: Path | None,
 ) -> None:
-    """Fit a model to a file of your own and say whether it is worth having.
+    """Fit a model to your own file and say what it is worth.
 
     FILE is CSV, Parquet or JSON lines. First says what was understood of it. Then trains on all but the
     newest rows, predicts those one by one, each label revealed only when it is due, and compares the model

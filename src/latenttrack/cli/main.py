@@ -15,7 +15,7 @@ COMMANDS = {
     "demo": ("latenttrack.cli.demo:demo", "Train every model on an embedded stream and compare them online."),
     "fit": (
         "latenttrack.cli.fit:fit",
-        "Fit a model to a file of your own and say whether it is worth having.",
+        "Fit a model to your own file and say what it is worth.",
     ),
     "bench": ("latenttrack.cli.bench:bench", "Train and compare models on a track or a file; resumable."),
     "models": ("latenttrack.cli.models:models", "List the models and how many numbers each one learns."),

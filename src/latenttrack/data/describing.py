@@ -103,7 +103,8 @@ class Description:
             ("inputs", ", ".join(self.inputs) or "only the label's past"),
         ]
         told += [("dropped", f"{name}: {why}") for name, why in self.dropped]
-        told.append(("missing", _counts(self.missing) if self.missing else "nothing"))
+        nothing = "nothing else" if self.gaps.runs else "nothing"
+        told.append(("missing", _counts(self.missing) if self.missing else nothing))
         told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
         told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
         if self.given_away:

@@ -132,10 +132,19 @@ def fit_file(
     if listener is not None:
         listener.understood(description)
     _require_enough(series, description, holdout)
+    plan: dict[str, Any] = {
+        "model": model,
+        "seeds": seeds,
+        "seed": seed,
+        "holdout": holdout,
+        "budget": budget,
+    }
+    mark = fingerprint(series, plan | {"names": series.names, "delay": series.delay})
     if checkpoint is not None:
-        plan = {"model": model, "seeds": seeds, "seed": seed, "holdout": holdout, "budget": budget}
-        _claim(checkpoint, fingerprint(series, plan | {"names": series.names, "delay": series.delay}))
+        _check_leftovers(checkpoint, mark)
     parts = Parts.of(series, holdout)
+    if checkpoint is not None and model not in REFERENCES:
+        write_bytes(_leftovers(checkpoint)[2], mark.encode())
     fitted = _train(model, parts, seeds, seed, budget, checkpoint, listener)
     records = _predict(fitted, parts, listener)
     weights = None
@@ -158,15 +167,14 @@ def _leftovers(checkpoint: Path) -> tuple[Path, Path, Path]:
     return checkpoint, Path(f"{checkpoint}.trials"), Path(f"{checkpoint}.plan")
 
 
-def _claim(checkpoint: Path, mark: str) -> None:
-    """Refuse leftovers of another run now, and not after its trials."""
+def _check_leftovers(checkpoint: Path, mark: str) -> None:
+    """Refuse those of another run now, and not after the trials."""
     weights, trials, plan = _leftovers(checkpoint)
-    if (weights.exists() or trials.exists()) and not (plan.exists() and plan.read_text() == mark):
+    if (weights.exists() or trials.exists()) and not (plan.exists() and plan.read_bytes() == mark.encode()):
         raise LatentTrackError(
             f"{checkpoint} was left by an interrupted run with other data or options: "
             "give those again to go on with it, or add --restart to forget it."
         )
-    write_bytes(plan, mark.encode())
 
 
 def _require_enough(series: Series, description: Description, holdout: float) -> None:

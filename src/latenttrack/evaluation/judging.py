@@ -67,8 +67,8 @@ class Judgement:
         sure = float(student.ppf(1.0 - _CHANCE / 2.0, count - 1))  # standard errors
         if z >= sure:
             return (
-                f"{self.model} is worth having: {by} better than {best}, the best reference{self._crps(best)}, "
-                f"and ahead in {round(won * count)} of {count} {self.blocks}."
+                f"{self.model} is worth having: {by} better than {best}, the best reference"
+                f"{self._crps(best)}, and ahead in {round(won * count)} of {count} {self.blocks}."
             )
         if z <= -sure:
             return f"{self.model} is not worth having here: {best} is {by} better, so take --model {best}."
