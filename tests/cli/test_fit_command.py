@@ -213,16 +213,17 @@ class Stops:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A few updates are enough to see what is done."""
+    """A few updates and two references are enough to see what is done."""
+    monkeypatch.setattr(fitting, "REFERENCES", ("last-label", "rls"))
     monkeypatch.setattr(automatic, "_EPOCHS", 1)
     monkeypatch.setattr(automatic, "_LEAST_UPDATES", 4)
 
 
 @pytest.mark.slow
-def test_latent_track_interrupted_and_resumed(tmp_path, quick):
+def test_a_network_interrupted_and_resumed(tmp_path, quick):
     """Seeds are pooled, the file is that of the model that was judged, and a break changes nothing."""
     selection = Selection(plant(tmp_path / "plant.csv"), "power")
-    options = {"seeds": 2, "budget": 4, "checkpoint": tmp_path / "plant.lt.checkpoint"}
+    options = {"model": "gru", "seeds": 2, "budget": 4, "checkpoint": tmp_path / "plant.lt.checkpoint"}
     with pytest.raises(KeyboardInterrupt):
         fit_file(selection, **options, listener=Stops(epochs=1))
     assert {path.name for path in tmp_path.glob("plant.lt*")} == {
@@ -233,18 +234,18 @@ def test_latent_track_interrupted_and_resumed(tmp_path, quick):
     listener = Stops(epochs=None)
     report = fit_file(selection, **options, listener=listener)
     whole = fit_file(selection, **{**options, "checkpoint": None})
-    np.testing.assert_array_equal(*(r.records["latent-track"].steps["nll"] for r in (report, whole)))
-    assert listener.judged[0] == "latent-track"
+    np.testing.assert_array_equal(*(r.records["gru"].steps["nll"] for r in (report, whole)))
+    assert listener.judged == ["gru", "last-label", "rls"]
     assert (len(report.model.stack), report.model.settings["pool"]) == (1, 2)
     assert sum(report.judgement.weights.values()) == pytest.approx(1.0, abs=1e-4)
     assert "on the network" in report.judgement.leaning()
     report.model.save(tmp_path / "plant.lt")
     again = evaluate(load(tmp_path / "plant.lt"), report.parts.future, past=report.parts.past)
-    np.testing.assert_allclose(again.steps["mean"], report.records["latent-track"].steps["mean"], rtol=1e-5)
+    np.testing.assert_allclose(again.steps["mean"], report.records["gru"].steps["mean"], rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_a_network_that_chooses_nothing_takes_what_suits_the_data(tmp_path, monkeypatch):
+def test_a_network_that_chooses_nothing_takes_what_suits_the_data(tmp_path, monkeypatch, quick):
     monkeypatch.setattr(
         "latenttrack.training.model.default_training",
         lambda name, changes: default_training(name, {**changes, "epochs": 1}),
