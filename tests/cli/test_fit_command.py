@@ -99,6 +99,7 @@ def test_what_is_written(finished):
     _, folder, report = finished
     model = load(folder / "plant.lt")
     assert (model.name, model.task.delay, model.record["file"]["target"]) == ("rls-t", 2, "power")
+    assert model.record["file"]["source"] == "plant.csv"
     assert model.record["judged"]["labels"] == report.judgement.labels == 58
     assert {path.name for path in folder.iterdir()} == {"plant.csv", "plant.lt"}
 

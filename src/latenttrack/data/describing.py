@@ -115,8 +115,10 @@ class Description:
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON values: what a program must know to read the next rows of the same file."""
         chosen = self.selection
+        source = chosen.source
         return {
-            "source": chosen.source.source if isinstance(chosen.source, Table) else str(chosen.source),
+            # The name alone: a model file is passed on, and where its data lay is nobody's business.
+            "source": source.source if isinstance(source, Table) else Path(source).name,
             "rows": self.rows,
             "target": chosen.target,
             "time": list(self.clock),
