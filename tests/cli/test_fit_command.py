@@ -18,10 +18,10 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation import fitting
 from latenttrack.evaluation.evaluate import evaluate
 from latenttrack.evaluation.fitting import fit_file
+from latenttrack.fitted.model import load
 from latenttrack.models.registry import REFERENCES
 from latenttrack.training import automatic
 from latenttrack.training.defaults import default_training
-from latenttrack.training.model import load
 
 ROWS = 400
 

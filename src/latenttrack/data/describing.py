@@ -1,7 +1,7 @@
 """What a user's file holds: read, understood, and told in a few plain lines before anything is done."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -201,8 +201,9 @@ def understand(selection: Selection) -> Understood:
     gaps = _gaps(rows, interval) if regular and interval is not None else Gaps()
     if gaps.runs:
         series = to_series(masked, **choices, grid=True)
+    sentinels = tuple((one.value, one.column) for one in selection.sentinels)
     return Understood(
-        series,
+        replace(series, sentinels=sentinels),
         Description(
             selection=selection,
             rows=len(raw),

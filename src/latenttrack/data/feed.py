@@ -29,7 +29,7 @@ class Feed:
         clock: whether steps have dates and times.
         interval: nanoseconds between two steps (with a clock), None if the rows lie on no regular grid: then
             every row is the next step.
-        sentinels: values that mean "missing".
+        sentinels: (value, measurement) that mean "missing", measurement None for all of them.
         limits: (low, high) of each measurement, beyond which a value is not plausible.
         target_limits: the same for labels.
     """
@@ -41,7 +41,7 @@ class Feed:
     horizon: int = 0
     clock: bool = True
     interval: int | None = None
-    sentinels: tuple[float, ...] = ()
+    sentinels: tuple[tuple[float, str | None], ...] = ()
     limits: tuple[tuple[float, float], ...] = ()
     target_limits: tuple[float, float] = (-math.inf, math.inf)
 
@@ -74,33 +74,36 @@ class Feed:
         for i, name in enumerate(self.inputs):
             if name in x:
                 used += 1
-                row[i], wrong = self._number(x[name])
+                row[i], wrong = self._number(x[name], name)
             else:
                 wrong = "missing"
             if wrong:
                 flags.append(f"{wrong}:{name}")
         label = math.nan
         if self.source is not None and self.source in x:
-            label = self._number(x[self.source])[0]
+            label = self._number(x[self.source], self.source)[0]
         if len(x) > used:
             known = (*self.inputs, self.source)
             flags += [f"unknown:{name}" for name in x if name not in known]
         return row, label, flags
 
-    def _number(self, value: object) -> tuple[float, str]:
+    def _number(self, value: object, name: str) -> tuple[float, str]:
         number = as_float(value)
         if number is None:
             return math.nan, "not-a-number"
-        if math.isnan(number) or number in self.sentinels:
+        if math.isnan(number) or self._is_sentinel(number, name):
             return math.nan, "missing"
         return number, ""
+
+    def _is_sentinel(self, value: float, name: str) -> bool:
+        return any(value == sentinel and only in (None, name) for sentinel, only in self.sentinels)
 
     def label(self, y: object) -> float:
         """A label as a number, NaN if it means "missing"."""
         value = as_float(y)
         if value is None:
             raise LatentTrackError(f"the label {y!r} is not a number: give a finite number, or null.")
-        return math.nan if value in self.sentinels else value
+        return math.nan if self._is_sentinel(value, self.source or self.target) else value
 
     def time(self, value: object) -> int | float:
         """A time as nanoseconds since 1970 (with a clock), or as the number of a step."""
@@ -129,6 +132,7 @@ class Feed:
         known: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
         for name in ("limits", "target_limits"):
             known[name] = _infinite(fields[name])
+        known["sentinels"] = tuple((float(value), only) for value, only in fields["sentinels"])
         return cls(**known)
 
 

@@ -79,7 +79,7 @@ def to_series(
         period=_day_in_steps(rows) if period is None else period,
         source=target,
         horizon=int(horizon),
-        sentinels=tuple(float(value) for value in np.atleast_1d(sentinels)),
+        sentinels=tuple((float(value), None) for value in np.atleast_1d(sentinels)),
     )
 
 

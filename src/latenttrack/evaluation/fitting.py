@@ -20,12 +20,13 @@ from latenttrack.evaluation.evaluate import evaluate
 from latenttrack.evaluation.judging import Judgement, judge
 from latenttrack.evaluation.records import Records
 from latenttrack.evaluation.weights import mean_weights
+from latenttrack.fitted.fit import fit, fit_chosen
+from latenttrack.fitted.model import Model, pool
 from latenttrack.models.registry import DETERMINISTIC, MODELS, REFERENCES
 from latenttrack.store.atomic import write_bytes
 from latenttrack.training.automatic import BUDGET
 from latenttrack.training.checkpoint import fingerprint
 from latenttrack.training.fit import Progress
-from latenttrack.training.model import Model, fit, fit_chosen, pool
 from latenttrack.training.suit import TAIL, Suit, suit
 
 SEEDS = 3  # pooled, they are better than any of them
@@ -88,7 +89,8 @@ class FitReport:
     """All that came out of `fit_file`.
 
     Attributes:
-        model: trained on `parts.past`, seeds pooled; its record tells of the file and of the judgement.
+        model: trained on `parts.past`, seeds pooled, and advanced to the end of the file; its record tells of
+            the file and of the judgement.
         series: the whole file as it was loaded, held-out rows too: what a live stream warms up on.
         parts: the same, cut in time and prepared.
         description: what was understood of the file.
@@ -153,6 +155,9 @@ def fit_file(
     judgement = judge(model, records, delay=series.delay, weights=weights)
     told = {"file": description.to_dict(), "judged": judgement.to_dict()}
     fitted = replace(fitted, record={**fitted.record, **told})
+    if len(series.keys) == 1:
+        # Its streams begin where the file ends.
+        fitted = fitted.advance(parts.past).advance(parts.future)
     return FitReport(fitted, series, parts, description, records, judgement)
 
 
