@@ -60,12 +60,16 @@ def fit(
         training = default_training(name, training or {})
     check_objective(name, training.objective)
     settings = settle(name, settings or {}, task, series, training.validation)
+    # Members of a pool are trained one by one: on the score of their mixture they would leave hard steps to
+    # each other.
+    single = {n: v for n, v in settings.items() if n != "pool"}
     trained = train(
-        builder(name, task, settings),
+        builder(name, task, single),
         series,
         training,
         jax.random.key(seed),
         seeds=numbers,
+        pool=settings.get("pool"),
         checkpoint=checkpoint,
         progress=progress,
     )

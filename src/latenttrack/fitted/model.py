@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -16,13 +14,12 @@ from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.keeping import LiveState
 from latenttrack.filtering.program import Program
-from latenttrack.models.base import AbstractTracker, parameter_count, partition
+from latenttrack.models.base import AbstractTracker, parameter_count
 from latenttrack.models.leaves import fill_arrays, named_arrays
-from latenttrack.models.pooled import Pooled
 from latenttrack.models.registry import REFERENCES, build
 from latenttrack.models.stack import Stack, stack_shape
 from latenttrack.models.task import Task
-from latenttrack.models.use import innermost
+from latenttrack.models.use import innermost, pool_stack
 from latenttrack.store.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -159,18 +156,9 @@ def pool(model: Model) -> Model:
             f"{model.name} has one seed, or is pooled already, and there is nothing to pool: "
             "fit it with seeds=3, for example"
         )
-    seeds = [model.stack[i] for i in range(count)]
-    # Outside the networks all seeds are alike.
-    networks = [net for seed in seeds for net in _networks(innermost(seed))]
-    tracker = eqx.tree_at(innermost, seeds[0], Pooled.of(networks))
-    params, rest = partition(tracker)
-    stack = Stack(jax.tree.map(lambda leaf: leaf[None], params), rest, 1)
-    return replace(model, settings={**model.settings, "pool": len(networks)}, stack=stack, programs={})
-
-
-def _networks(tracker: AbstractTracker) -> list[AbstractTracker]:
-    """The tracker itself, or the members of a pool."""
-    return tracker.each() if isinstance(tracker, Pooled) else [tracker]
+    stack = pool_stack(model.stack, count)
+    size = innermost(stack[0]).count
+    return replace(model, settings={**model.settings, "pool": size}, stack=stack, programs={})
 
 
 def builder(name: str, task: Task, settings: dict[str, Any]) -> Callable[[PRNGKeyArray], AbstractTracker]:

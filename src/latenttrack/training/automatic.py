@@ -4,7 +4,7 @@ What the stream asks for whatever the model (training/suit.py: inputs, target tr
 trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
 
     anchor          the last label; or the seasonal difference, or least squares
-    size            35,000 parameters at most; or about 10,000
+    size            one network of 35,000 parameters at most; or three of about 10,000 (of a GRU one), mixed
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
     dropout         usual; or light, or strong
@@ -56,10 +56,11 @@ _ANCHORS = {
     "rls": "least squares",
 }
 _DROPOUT = {"light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
-# A small network: for streams from which a large one would learn too much by heart.
+# Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
+# mixed, and together still within the bound on parameters; the GRU remains a single network.
 _SMALL_MEMORY = {"hidden_size": 32, "encoder_size": 16}
 _SMALL_GRU = {**_SMALL_MEMORY, "predictor": [26]}
-_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "features": 4, "predictor": [8], "generator_gain": 0.03}
+_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "features": 4, "predictor": [8], "generator_gain": 0.1, "pool": 3}
 BUDGET = 8000  # updates of all trials together
 _EPOCHS = 36
 _LEAST_UPDATES = 150  # a short stream is passed more often
@@ -80,7 +81,7 @@ class Setup(NamedTuple):
     updates: int
 
     def __str__(self) -> str:
-        size = "" if self.size == "usual" else f"{self.size} network, "
+        size = "" if self.size == "usual" else f"{self.size} size, "
         return f"{_ANCHORS[self.anchor]}, {size}{self.dropout} dropout, {self.updates} updates"
 
 
@@ -149,12 +150,17 @@ def choose_settings(
     words = (
         *suited.words,
         f"anchor: {_ANCHORS[best.anchor]}",
-        f"{best.size} size, {best.dropout} dropout",
+        f"{_size(name, best)}, {best.dropout} dropout",
         f"trained for {training.epochs} epochs ({best.updates} updates in the trials)",
         f"recalibration: {learned.recalibration}",
     )
     settings = {**search.settings(best), **learned.settings}
     return Choices(settings, training, words, search.trials, best)
+
+
+def _size(name: str, setup: Setup) -> str:
+    small = setup.size == "small" and name != "gru"
+    return "three small networks, mixed" if small else f"{setup.size} size"
 
 
 class _Learned(NamedTuple):
@@ -237,7 +243,10 @@ class _Search:
         summary, hidden = _DROPOUT[setup.dropout]
         dropout = {"summary_dropout": summary, "hidden_dropout": hidden}
         small = _SMALL_GRU if self.name == "gru" else _SMALL_HYPERNETWORK
-        return {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
+        chosen = {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
+        if setup.size == "small" and self.name == "latent-track":
+            chosen["K"] = 16  # of each
+        return chosen
 
     def training(self, updates: int) -> Training:
         """So many updates on the older part, as whole epochs."""
@@ -305,12 +314,13 @@ class _Search:
     def _train(self, setup: Setup) -> Trained:
         if setup not in self._trained:
             settings, training = self.settings(setup), self.training(setup.updates)
-            report = self.progress
+            report, pool = self.progress, settings.pop("pool", None)
             trained = self._trained[setup] = train(
                 lambda k: build(self.name, self.task, k, **settings),
                 self.series,
                 training,
                 self.key,
+                pool=pool,
                 seen=self._seen.get(setup.anchor),
                 last=True,
                 progress=None if report is None else lambda p: report(p._replace(stage=f"trial: {setup}")),
