@@ -27,14 +27,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.averaged import SAFETY_NET
-from latenttrack.models.base import AbstractTracker, State, Window, observe, step
 from latenttrack.models.capacity import capacity
-from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.registry import build
 from latenttrack.models.task import Task
 from latenttrack.models.use import innermost
@@ -42,6 +39,7 @@ from latenttrack.store.atomic import write_bytes
 from latenttrack.training.checkpoint import fingerprint
 from latenttrack.training.defaults import default_training
 from latenttrack.training.fit import Progress, Seen, Trained, train
+from latenttrack.training.online import learn_online
 from latenttrack.training.schedules import updates_per_epoch
 from latenttrack.training.settings import Training
 from latenttrack.training.suit import TAIL, Suit, tail
@@ -67,8 +65,6 @@ _LEAST_UPDATES = 150  # a short stream is passed more often
 _MOST_UPDATES = 800  # and a long one less
 _GAIN = 0.002  # nats by which another choice must be better at least
 _BLOCKS = 20  # of time, over which a standard error is taken
-_COST = 0.005  # nats that recalibration may cost there: calibration is worth it
-_PRIORS = {"mild": 1000.0, "strong": 200.0}  # pseudo-counts of recalibration
 _STEPS = 384  # least length of the pieces that are trained side by side: a memory needs time to fill
 
 
@@ -145,7 +141,7 @@ def choose_settings(
         )
     search = _Search(name, suited, train_part, seed, budget, notes, progress)
     best = search.run() if setup is None else setup
-    learned = search.learned_online(best)
+    learned = learn_online(search.trained(best).stack[0], train_part)
     training = replace(search.training(best.updates), validation=0.0)
     words = (
         *suited.words,
@@ -161,13 +157,6 @@ def choose_settings(
 def _size(name: str, setup: Setup) -> str:
     small = setup.size == "small" and name != "gru"
     return "three small networks, mixed" if small else f"{setup.size} size"
-
-
-class _Learned(NamedTuple):
-    """What is learned online: which recalibration, and what it and the net start from."""
-
-    recalibration: str
-    settings: dict[str, Any]
 
 
 class _Search:
@@ -265,43 +254,13 @@ class _Search:
         length = -(-longest // max(round(plan.sequences / len(self.series.keys)), 1))
         return updates_per_epoch(plan, -(-length // plan.window) * plan.window)
 
-    def learned_online(self, setup: Setup) -> _Learned:
-        """Which recalibration costs nothing on the newest part, and what it and the net learned there.
-
-        They start from that: it comes from data on which the weights were not trained.
-        """
-        tracker = self._train(setup).stack[0]
-        window, counts = tail(self.series)
-        begin = int(np.argmax(counts, axis=1)[counts.any(axis=1)].min())
-        head, rest = (
-            Window(*(jnp.asarray(leaf[:, part]) for leaf in window))
-            for part in (slice(begin), slice(begin, None))
-        )
-        pits, states = _filter(tracker, head, rest)
-        # A transform has no state of its own: this is the net's.
-        start = {"safety_net_start": _mean(jnp.exp(states.log_weights))}
-        gains, first = {}, {}
-        for strength, prior in _PRIORS.items():
-            recalibrated = Recalibrated(tracker, self.task.size, self.task.delay, prior=prior)
-            gain, first[strength] = jax.jit(jax.vmap(recalibrated.replay))(pits, rest.observed)
-            gains[strength] = float(np.asarray(gain)[counts[:, begin:]].mean())
-        best = "strong" if gains["strong"] > gains["mild"] + _GAIN else "mild"
-        if gains[best] < -_COST:
-            return _Learned("none, it would cost", {**start, "recalibrate": False})
-        chosen = {
-            "recalibrate": True,
-            "recalibrate_prior": _PRIORS[best],
-            "recalibrate_start": _mean(first[best]),
-        }
-        return _Learned(best, {**start, **chosen})
-
     def _try(self, setup: Setup) -> Trial | None:
         """A trial, judged by its last weights on the newest part; None if the budget has no room for it."""
         if setup not in self._tried:
             spent = sum(trial.updates for trial in self.trials)
             if spent + setup.updates > self.budget:
                 return None
-            tracker, tail = self._train(setup).stack[0], self._seen[setup.anchor].tail
+            tracker, tail = self.trained(setup).stack[0], self._seen[setup.anchor].tail
             assert tail is not None
             nll = np.asarray(_tail_nll(innermost(tracker), jax.tree.map(jnp.asarray, tail), self.key))
             # In order of time; several streams side by side.
@@ -311,7 +270,7 @@ class _Search:
             self._write()
         return self._tried[setup]
 
-    def _train(self, setup: Setup) -> Trained:
+    def trained(self, setup: Setup) -> Trained:
         if setup not in self._trained:
             settings, training = self.settings(setup), self.training(setup.updates)
             report, pool = self.progress, settings.pop("pool", None)
@@ -374,29 +333,4 @@ def _base_settings(name: str, suited: Suit, task: Task) -> dict[str, Any]:
     return settings
 
 
-def _mean(values: Float[Array, "B n"]) -> list[float]:
-    """Over streams, to plain numbers."""
-    return [round(float(value), 4) for value in np.asarray(values).mean(axis=0)]
-
-
 _tail_nll = eqx.filter_jit(tail_nll)
-
-
-@eqx.filter_jit
-def _filter(tracker: AbstractTracker, head: Window, rest: Window) -> tuple[Float[Array, "B T"], State]:
-    """The PIT of every label of `rest` under the filter itself, and the beliefs [B, ...] after it."""
-
-    def fold(state: State, row: Window) -> tuple[State, None]:
-        return observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x), None
-
-    def body(state: State, row: Window) -> tuple[State, Array]:
-        due = (row.due_x, row.due_y, row.due_observed)
-        forecast, state = step(tracker, state, due, row.x, jax.random.key(0))
-        return state, forecast.cdf(row.y)
-
-    def one(head: Window, rest: Window) -> tuple[Array, State]:
-        state = tracker.renew(jax.lax.scan(fold, tracker.init(), head)[0])
-        state, pits = jax.lax.scan(body, state, rest)
-        return pits, state
-
-    return jax.vmap(one)(head, rest)
