@@ -8,9 +8,9 @@ trials that are trained on the older 85 % of the training part and judged on the
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
     dropout         usual; or light, or strong
-    recalibration   mild; or strong, or none
+    recalibration   the strongest of three that costs nothing, or none
 
-What is named first is the default. Another is taken where it is better by more than a standard error of their
+Of the others what is named first is the default. Another is taken where it is better by more than a standard error of their
 difference, so that chance does not decide. At last the network is trained on the whole training part. All
 trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
 """

@@ -14,9 +14,9 @@ from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.task import Task
 from latenttrack.training.suit import tail
 
-_PRIORS = {"mild": 1000.0, "strong": 200.0}  # pseudo-counts of recalibration
-_GAIN = 0.002  # nats by which the strong one must be better
-_COST = 0.005  # nats that recalibration may cost: calibration is worth it
+_PRIORS = {"strong": 200.0, "medium": 500.0, "mild": 1000.0}  # pseudo-counts of recalibration
+_WORTH = 0.0005  # nats: so much a stronger one may cost, for the better calibration
+_COST = 0.005  # nats that recalibration may cost at all
 
 
 class Learned(NamedTuple):
@@ -27,7 +27,7 @@ class Learned(NamedTuple):
 
 
 def learn_online(tracker: AbstractTracker, series: Series) -> Learned:
-    """Choose the recalibration that costs nothing on the newest part, and keep what was learned there.
+    """Choose the strongest recalibration that costs nothing on the newest part, and keep what it learned.
 
     Args:
         tracker: trained on the older part, with a safety net, not recalibrated.
@@ -48,7 +48,7 @@ def learn_online(tracker: AbstractTracker, series: Series) -> Learned:
         recalibrated = Recalibrated(tracker, task.size, task.delay, prior=prior)
         gain, first[strength] = jax.jit(jax.vmap(recalibrated.replay))(pits, rest.observed)
         gains[strength] = float(np.asarray(gain)[counts[:, begin:]].mean())
-    best = "strong" if gains["strong"] > gains["mild"] + _GAIN else "mild"
+    best = next(strength for strength in _PRIORS if gains[strength] >= max(gains.values()) - _WORTH)
     if gains[best] < -_COST:
         return Learned("none, it would cost", {**start, "recalibrate": False})
     chosen = {
