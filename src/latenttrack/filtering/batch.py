@@ -1,7 +1,7 @@
 """Many events at once: compiled passes over pieces of a table, with the numbers of event by event.
 
-A piece is run in one pass if nothing in it is out of the ordinary: its steps follow on each other, no value is
-implausible, no label a fault. Any other piece, and the newest steps (which the log must hold, so that late
+A piece is run in one pass if nothing in it is out of the ordinary: its steps follow on each other, no value
+is implausible, no label a fault. Any other piece, and the newest steps (which the log must hold, so that late
 labels can still be taken in), are run event by event.
 """
 

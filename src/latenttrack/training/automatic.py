@@ -10,9 +10,10 @@ trials that are trained on the older 85 % of the training part and judged on the
     dropout         usual; or light, or strong
     recalibration   the strongest of three that costs nothing, or none
 
-Of the others what is named first is the default. Another is taken where it is better by more than a standard error of their
-difference, so that chance does not decide. At last the network is trained on the whole training part. All
-trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
+Of the others what is named first is the default; another is taken where it is better by more than a standard
+error of their difference, so that chance does not decide. At last the network is trained on the whole
+training part. All trials together are bounded in updates, not in seconds: what is chosen does not depend on
+the machine.
 """
 
 import functools
