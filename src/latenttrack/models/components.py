@@ -11,16 +11,11 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.scipy.special import gammaln, ndtr
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 LOG_2PI = 1.8378770664093453
 SQRT_2_OVER_PI = 0.7978845608028654
-_NODES, _WEIGHTS = (  # Gauss-Legendre on [0, 1]
-    (array + shift).astype(np.float32) / 2
-    for array, shift in zip(np.polynomial.legendre.leggauss(20), (1.0, 0.0), strict=True)
-)
 
 
 class AbstractComponents(eqx.Module):
@@ -114,7 +109,7 @@ class StudentT(AbstractComponents):
         return norm - 0.5 * (self.df + 1.0) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
 
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
-        """1/2 + C int_0^theta cos(phi)^(df - 1) dphi, with tan(theta) = u / sqrt(df)."""
+        """See `student_t_cdf`."""
         return student_t_cdf((y - self.loc) / self.scale, self.df)
 
     def mean_distance(self, y: Float[Array, ""]) -> Float[Array, " K"]:
@@ -197,21 +192,39 @@ def gaussian_mean_distance(d: Float[Array, "..."], scale: Float[Array, "..."]) -
 
 
 def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """P(T <= u) for Student's t, elementwise, to about 1e-7.
+    """P(T <= u) for Student's t with df >= 2, elementwise, to about 1e-7; no integral, no iteration.
 
-    In the angle phi, tan(phi) = u / sqrt(df), the density is C cos(phi)^(df - 1), which Gauss-Legendre
-    integrates with a few nodes; beyond 6.5 of its standard deviations 1 / sqrt(df - 1) nothing is left. Many
-    times faster than the incomplete beta function.
+    Integration by parts gives the cdf from the one with two more degrees of freedom, at the same angle
+    u / sqrt(df), and from the density f:
+
+        F_n(u) = F_(n+2)(u sqrt((n+2) / n)) - u f_n(u) / n
+
+    Done twice, n >= 6 is left, for which Hill's expansion (1970, algorithm 395) says to 4e-8 which normal
+    deviate z has the same probability. Less accurate below 2.
     """
-    angle = jnp.abs(jnp.arctan(u / jnp.sqrt(df)))
-    angle = jnp.minimum(angle, 6.5 / jnp.sqrt(df - 1.0))
-    log_cos = 0.5 * jnp.log1p(-(jnp.sin(angle[..., None] * _NODES) ** 2))  # log(cos) loses small angles
-    integral = angle * jnp.sum(_WEIGHTS * jnp.exp((df - 1.0)[..., None] * log_cos), axis=-1)
-    c = jnp.exp(_log_gamma_step(0.5 * df)) / math.sqrt(math.pi)
-    return 0.5 + jnp.sign(u) * jnp.minimum(c * integral, 0.5)
+    u = jnp.clip(u, -1e15, 1e15)  # nothing is left beyond, and squares stay finite
+    square = u**2 / df
+    log_rise = jnp.log1p(square)
+    density = jnp.exp(_log_gamma_step(0.5 * df) - 0.5 * jnp.log(jnp.pi * df) - 0.5 * (df + 1.0) * log_rise)
+    twice = 1.0 + (df + 1.0) / ((df + 2.0) * (1.0 + square))
+
+    a = df + 3.5  # that is n + 4 - 1/2
+    b = 48.0 * a**2
+    # Around 0, where the root of a square has no slope, z is u times a number that has one.
+    small = square < 1e-12
+    gain = jnp.sqrt(a / df * jnp.where(small, 1.0, log_rise / jnp.where(small, 1.0, square)))
+    w = a * log_rise
+    second = (((4.0 * w + 33.0) * w + 240.0) * w + 855.0) / (10.0 * b * (b + 0.8 * w**2 + 100.0))
+    z = u * gain * (1.0 + (w + 3.0) / b - second)
+    return jnp.clip(0.5 + 0.5 * jax.lax.erf(math.sqrt(0.5) * z) - u * density / df * twice, 0.0, 1.0)
 
 
 def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """log Gamma(a + 1/2) - log Gamma(a); for large a by its series: the difference would lose digits."""
-    series = 0.5 * jnp.log(a) - 1.0 / (8.0 * a) + 1.0 / (192.0 * a**3)
-    return jnp.where(a > 8.0, series, gammaln(jnp.minimum(a, 8.0) + 0.5) - gammaln(jnp.minimum(a, 8.0)))
+    """log Gamma(a + 1/2) - log Gamma(a) for a >= 1, to 2e-8.
+
+    Gamma(a + 1) = a Gamma(a) leads from a to a + 4, where three terms of the asymptotic series do; far
+    cheaper than two logarithms of Gamma, whose difference would lose digits too.
+    """
+    ratio = (a / (a + 0.5)) * ((a + 1.0) / (a + 1.5)) * ((a + 2.0) / (a + 2.5)) * ((a + 3.0) / (a + 3.5))
+    r = 1.0 / (a + 4.0)
+    return jnp.log(ratio) - 0.5 * jnp.log(r) - r * (1.0 / 8.0 - r**2 * (1.0 / 192.0 - r**2 / 640.0))
