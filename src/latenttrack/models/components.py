@@ -52,6 +52,10 @@ class AbstractComponents(eqx.Module):
     def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "AbstractComponents":
         """The distributions of `loc + scale * Y`, exactly (scale > 0)."""
 
+    def split(self, weights: Float[Array, " K"]) -> "list[tuple[AbstractComponents, Float[Array, ' k']]]":
+        """The distributions kind by kind, and their weights: sums over them need no list of all."""
+        return [(self, weights)]
+
 
 class Gaussian(AbstractComponents):
     """N(loc_k, scale_k^2)."""
@@ -176,6 +180,11 @@ class Joined(AbstractComponents):
     def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "Joined":
         """Every part moved and scaled."""
         return Joined(tuple(part.affine(loc, scale) for part in self.parts))
+
+    def split(self, weights: Float[Array, " K"]) -> "list[tuple[AbstractComponents, Float[Array, ' k']]]":
+        """Each part with its weights."""
+        ends = itertools.accumulate(part.loc.shape[0] for part in self.parts)
+        return [(part, weights[end - part.loc.shape[0] : end]) for part, end in zip(self.parts, ends, strict=True)]
 
 
 def join(parts: Sequence[AbstractComponents]) -> AbstractComponents:
