@@ -33,8 +33,16 @@ class AbstractComponents(eqx.Module):
         """The K variances."""
 
     @abc.abstractmethod
+    def log_height(self) -> Float[Array, " K"]:
+        """log p_k(loc_k), the highest density."""
+
+    @abc.abstractmethod
+    def log_shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """log p_k(y) - log p_k(loc_k). Of many y, only this is to be computed for each."""
+
     def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """log p_k(y)."""
+        return self.log_height() + self.log_shape(y)
 
     @abc.abstractmethod
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
@@ -71,9 +79,13 @@ class Gaussian(AbstractComponents):
         """scale^2."""
         return self.scale**2
 
-    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
-        """-u^2 / 2 - log scale - log(2 pi) / 2, with u = (y - loc) / scale."""
-        return -0.5 * ((y - self.loc) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
+    def log_height(self) -> Float[Array, " K"]:
+        """-log scale - log(2 pi) / 2."""
+        return -jnp.log(self.scale) - 0.5 * LOG_2PI
+
+    def log_shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """-u^2 / 2, with u = (y - loc) / scale."""
+        return -0.5 * ((y - self.loc) / self.scale) ** 2
 
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """Phi(u)."""
@@ -107,10 +119,13 @@ class StudentT(AbstractComponents):
         """scale^2 df / (df - 2)."""
         return self.scale**2 * self.df / (self.df - 2.0)
 
-    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
-        """-(df + 1) / 2 log(1 + u^2 / df) + its normaliser."""
-        norm = _log_gamma_step(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df) - jnp.log(self.scale)
-        return norm - 0.5 * (self.df + 1.0) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
+    def log_height(self) -> Float[Array, " K"]:
+        """log Gamma((df + 1) / 2) - log Gamma(df / 2) - log(pi df) / 2 - log scale."""
+        return _log_height(self.df) - jnp.log(self.scale)
+
+    def log_shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """-(df + 1) / 2 log(1 + u^2 / df), with u = (y - loc) / scale."""
+        return -0.5 * (self.df + 1.0) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
 
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """See `student_t_cdf`."""
@@ -160,9 +175,13 @@ class Joined(AbstractComponents):
         """The parts' variances."""
         return jnp.concatenate([part.variance() for part in self.parts])
 
-    def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
-        """The parts' log densities."""
-        return jnp.concatenate([part.log_prob(y) for part in self.parts])
+    def log_height(self) -> Float[Array, " K"]:
+        """The parts' highest log densities."""
+        return jnp.concatenate([part.log_height() for part in self.parts])
+
+    def log_shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """The parts' log densities below that."""
+        return jnp.concatenate([part.log_shape(y) for part in self.parts])
 
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """The parts' distribution functions."""
@@ -214,7 +233,7 @@ def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Floa
     u = jnp.clip(u, -1e15, 1e15)  # nothing is left beyond, and squares stay finite
     square = u**2 / df
     log_rise = jnp.log1p(square)
-    density = jnp.exp(_log_gamma_step(0.5 * df) - 0.5 * jnp.log(jnp.pi * df) - 0.5 * (df + 1.0) * log_rise)
+    density = jnp.exp(_log_height(df)) * jnp.exp(-0.5 * (df + 1.0) * log_rise)
     twice = 1.0 + (df + 1.0) / ((df + 2.0) * (1.0 + square))
 
     a = df + 3.5  # that is n + 4 - 1/2
@@ -226,6 +245,11 @@ def student_t_cdf(u: Float[Array, "*shape"], df: Float[Array, "*shape"]) -> Floa
     second = (((4.0 * w + 33.0) * w + 240.0) * w + 855.0) / (10.0 * b * (b + 0.8 * w**2 + 100.0))
     z = u * gain * (1.0 + (w + 3.0) / b - second)
     return jnp.clip(0.5 + 0.5 * jax.lax.erf(math.sqrt(0.5) * z) - u * density / df * twice, 0.0, 1.0)
+
+
+def _log_height(df: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Log of the density of Student's t at 0."""
+    return _log_gamma_step(0.5 * df) - 0.5 * jnp.log(jnp.pi * df)
 
 
 def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

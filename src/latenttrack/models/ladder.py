@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -38,17 +37,19 @@ class Ladder(NamedTuple):
 
 
 def lay_ladder(
-    density: Callable[[Float[Array, ""]], Float[Array, ""]], mean: Float[Array, ""], sd: Float[Array, ""]
+    densities: Callable[[Float[Array, " nodes"]], Float[Array, " nodes"]],
+    mean: Float[Array, ""],
+    sd: Float[Array, ""],
 ) -> Ladder:
     """The density at the nodes of `SPACING`, and its running integral.
 
     Args:
-        density: of the mixture.
+        densities: of the mixture.
         mean: of the mixture.
         sd: its standard deviation.
     """
     place, slope = lay_nodes(SPACING)
-    p = jax.vmap(density)(mean + sd * place)
+    p = densities(mean + sd * place)
     climb = running_sum(cell_integrals(slope * p))
     # Nothing at all if every component is too narrow: then F is 0 up to the last node.
     F = jnp.pad(climb / jnp.maximum(climb[-1], jnp.finfo(p.dtype).tiny), (1, 0))

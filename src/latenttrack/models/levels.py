@@ -36,7 +36,7 @@ def bracket_levels(
 
 
 def find_levels(
-    measure: Callable[[Float[Array, ""]], tuple[Float[Array, ""], Float[Array, ""]]],
+    measure: Callable[[Float[Array, " Q"]], tuple[Float[Array, " Q"], Float[Array, " Q"]]],
     levels: Float[Array, " Q"],
     start: Float[Array, " Q"],
     bracket: tuple[Float[Array, " Q"], Float[Array, " Q"]],
@@ -63,7 +63,7 @@ def find_levels(
     first = _Search(lo, hi, start, hi - lo, hi - lo, never, jnp.zeros((), jnp.int32))
 
     def narrow(s: _Search) -> _Search:
-        F, p = jax.vmap(measure)(s.y)
+        F, p = measure(s.y)
         miss = F - levels
         lo, hi = jnp.where(miss < 0, s.y, s.lo), jnp.where(miss < 0, s.hi, s.y)
         newton = -miss / p  # infinite or NaN on a plateau: refused below
