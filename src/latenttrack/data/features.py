@@ -213,10 +213,37 @@ class Pipeline:
         if self.labels and math.isinf(label):
             raise LatentTrackError(f"the label is {label}: give NaN if it is missing.")
         _check_time(time, self.clock)
-        now = np.array([time], "datetime64[ns]" if self.clock else np.float64)
-        x = np.append(x, label) if self.labels else x
-        features, past = self._run(x[None], now, state.get(key))
-        return features[0], {**state, key: past}
+        ticks = int(np.datetime64(time, "ns").astype(np.int64)) if self.clock else float(time)
+        return self.follow(state, ticks, x, key, label)
+
+    def follow(
+        self,
+        state: PipelineState,
+        ticks: int | float,
+        row: np.ndarray,
+        key: int = 0,
+        label: float = math.nan,
+    ) -> tuple[np.ndarray, PipelineState]:
+        """`step` for a row of floats that was checked already; the time is a plain number.
+
+        Args:
+            state: see `step`.
+            ticks: nanoseconds since 1970 with a clock, else the step number.
+            row: see `step`.
+            key: see `step`.
+            label: see `step`.
+        """
+        past, memory = state.get(key), []
+        x = np.append(row, label) if self.labels else row
+        for i, stage in enumerate(self.stages):
+            before = np.full((stage.depth, len(x)), np.nan) if past is None else past[i]
+            after = before
+            if len(before):
+                after = np.empty_like(before)
+                after[:-1], after[-1] = before[1:], x
+            memory.append(after)
+            x = stage.follow(x, ticks, before)
+        return x, {**state, key: tuple(memory)}
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the pipeline in plain JSON values; `from_dict` gives back an equal pipeline."""

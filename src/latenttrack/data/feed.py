@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from numbers import Real
 from typing import Any
 
@@ -13,6 +13,7 @@ from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 
 _SECOND = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,13 @@ class Feed:
         Returns:
             ([F] measurements, the label of `horizon` steps ago, flags); NaN where missing.
         """
-        row, flags, used = np.full(len(self.inputs), math.nan), [], 0
-        for i, name in enumerate(self.inputs):
+        row, flags, used = [], [], 0
+        for name in self.inputs:
+            number, wrong = math.nan, "missing"
             if name in x:
                 used += 1
-                row[i], wrong = self._number(x[name], name)
-            else:
-                wrong = "missing"
+                number, wrong = self._number(x[name], name)
+            row.append(number)
             if wrong:
                 flags.append(f"{wrong}:{name}")
         label = math.nan
@@ -85,7 +86,7 @@ class Feed:
         if len(x) > used:
             known = (*self.inputs, self.source)
             flags += [f"unknown:{name}" for name in x if name not in known]
-        return row, label, flags
+        return np.array(row), label, flags
 
     def _number(self, value: object, name: str) -> tuple[float, str]:
         number = as_float(value)
@@ -116,7 +117,9 @@ class Feed:
 
     def show(self, time: int | float) -> str | float:
         """The inverse of `time`, for people and for JSON."""
-        return str(np.datetime64(int(time), "ns").astype("datetime64[us]")) if self.clock else float(time)
+        if not self.clock:
+            return float(time)
+        return (_EPOCH + timedelta(microseconds=int(time) // 1000)).isoformat(timespec="microseconds")
 
     def stamp(self, time: int | float) -> np.datetime64 | float:
         """A time as the pipeline takes it."""
@@ -138,6 +141,8 @@ class Feed:
 
 def as_float(value: object) -> float | None:
     """A value of JSON as a number, NaN for null and for what is not finite; None if it is no number."""
+    if type(value) is float:  # nearly always, and soon answered
+        return value if math.isfinite(value) else math.nan
     if value is None:
         return math.nan
     if not isinstance(value, str | Real):

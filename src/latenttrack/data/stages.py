@@ -1,7 +1,8 @@
-"""The stages of a feature pipeline: frozen numbers, and one function that serves batch and live alike.
+"""The stages of a feature pipeline: frozen numbers, and the same features for batch and live alike.
 
-Every stage maps rows of one stream, `[M, F] -> [M, F']`, and may look at `depth` earlier rows. A batch is
-M = all rows, a live step is M = 1: the same code, and the same numbers to the last bit.
+Every stage maps rows of one stream, `[M, F] -> [M, F']`, and may look at `depth` earlier rows: `apply`. A
+live step has one row: `follow`, the same arithmetic in the same order, and so the same numbers to the last
+bit, without what it takes to handle many.
 """
 
 import math
@@ -47,6 +48,21 @@ class Stage(ABC):
             [M, F'] rows.
         """
 
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """Transform one row.
+
+        Args:
+            row: [F].
+            ticks: its time: nanoseconds since 1970, or the step number.
+            past: [depth, F] the rows just before, NaN where there were none.
+
+        Returns:
+            [F'] features.
+        """
+        time = np.array([ticks], "datetime64[ns]" if isinstance(ticks, int) else np.float64)
+        result: np.ndarray = self.apply(row[None], time, past)[0]
+        return result
+
 
 @dataclass(frozen=True)
 class Keep(Stage):
@@ -61,6 +77,14 @@ class Keep(Stage):
     def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
         return x[:, list(self.columns)]
+
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        return row.take(self._indices)
+
+    @cached_property
+    def _indices(self) -> np.ndarray:
+        return np.array(self.columns, int)
 
 
 @dataclass(frozen=True)
@@ -125,6 +149,14 @@ class MissingIndicator(Stage):
         """See `Stage`."""
         return np.hstack([x, np.isnan(x[:, list(self.columns)])])
 
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        return np.concatenate([row, np.isnan(row.take(self._indices))])
+
+    @cached_property
+    def _indices(self) -> np.ndarray:
+        return np.array(self.columns, int)
+
 
 @dataclass(frozen=True)
 class Lags(Stage):
@@ -138,7 +170,7 @@ class Lags(Stage):
     pairs: tuple[tuple[int, int], ...]
     difference: bool = False
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """See `Stage`."""
         return max(lag for _, lag in self.pairs)
@@ -156,6 +188,18 @@ class Lags(Stage):
         here = np.arange(depth, depth + len(x))[:, None]
         earlier = rows[here - lags, columns]
         return np.hstack([x, x[:, columns] - earlier if self.difference else earlier])
+
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        columns, lags = self._indices
+        # Places in the rows one after another: picking by row and column takes longer.
+        earlier = past.take((self.depth - lags) * len(row) + columns)
+        return np.concatenate([row, row.take(columns) - earlier if self.difference else earlier])
+
+    @cached_property
+    def _indices(self) -> tuple[np.ndarray, np.ndarray]:
+        columns, lags = np.array(self.pairs).T.copy()
+        return columns, lags
 
 
 @dataclass(frozen=True)
@@ -208,6 +252,16 @@ class Standardise(Stage):
             z = np.clip(z, -self.clip, self.clip)
         return np.where(np.isnan(z), 0.0, z)
 
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        loc, scale = self._arrays
+        z: np.ndarray = row - loc
+        z /= scale
+        if self.clip is not None:
+            np.minimum(np.maximum(z, -self.clip, out=z), self.clip, out=z)
+        z[np.isnan(z)] = 0.0
+        return z
+
 
 @dataclass(frozen=True)
 class Calendar(Stage):
@@ -238,6 +292,17 @@ class Calendar(Stage):
                 angles = (2 * math.pi * (k + 1) * phase).tolist()
                 columns.append(np.array([(math.sin(a), math.cos(a)) for a in angles]))
         return np.hstack(columns)
+
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        waves: list[float] = []
+        for _, length, harmonics in self.cycles:
+            # As numpy divides integers: as floats. Python's own quotient of them may differ in the last bit.
+            phase = float(ticks % length) / float(length)
+            for k in range(harmonics):
+                angle = 2 * math.pi * (k + 1) * phase
+                waves += (math.sin(angle), math.cos(angle))
+        return np.concatenate([row, waves])
 
 
 def _moments(values: np.ndarray) -> tuple[float, float]:

@@ -27,12 +27,12 @@ PERIOD = 10_000  # steps between false alarms, at least, on average
 _TILT = (0.3, 0.8)
 
 
-def _bets(u: float) -> np.ndarray:
-    """[B] densities on [0, 1] at u: 1 + t g(u), with g of mean 0 and at least -1."""
+def _bets(u: float) -> list[float]:
+    """B densities on [0, 1] at u: 1 + t g(u), with g of mean 0 and at least -1."""
     lean = 2.0 * u - 1.0  # the labels come high
     wide = (3.0 * lean**2 - 1.0) / 2.0  # the labels come far out: the forecast is too narrow
     shapes = (lean, -lean, wide, -wide)
-    return np.array([1.0 + tilt * shape for shape in shapes for tilt in _TILT])
+    return [1.0 + tilt * shape for shape in shapes for tilt in _TILT]
 
 
 @dataclass
@@ -62,9 +62,10 @@ class Alarm:
         if not math.isfinite(pit):
             return False
         own = self.capital[self.turn]
-        own[:] = (1.0 + own) * _bets(min(max(pit, 0.0), 1.0))
+        own += 1.0
+        own *= _bets(min(max(pit, 0.0), 1.0))
         self.turn = (self.turn + 1) % self.delay
-        if float(self.capital.mean()) * self.delay < self.period:
+        if float(self.capital.sum()) / own.size < self.period:
             return False
         self.capital[:] = 0.0
         self.raised += 1

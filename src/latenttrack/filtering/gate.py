@@ -90,7 +90,7 @@ class Gate:
             return []
         outside = (row < self._low) | (row > self._high)
         found = []
-        for i in np.flatnonzero(outside).tolist():
+        for i in np.flatnonzero(outside).tolist() if outside.any() else ():
             run = self.runs[i]
             run.fault(float(row[i]))
             if not run.open:

@@ -22,11 +22,10 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import Alarm
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.log import Entry, Log
-from latenttrack.filtering.program import Belief, Program
+from latenttrack.filtering.program import Program, Track
 
 BUFFER = 96  # steps that a label may come late
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
-_MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 
 
 class Prediction(NamedTuple):
@@ -158,7 +157,7 @@ class LiveFilter:
         self.begin = "renew" if trained else ""
 
     def resume(
-        self, entries: list[Entry], belief: Belief, origin: Belief, memory: PipelineState, base: int | None
+        self, entries: list[Entry], belief: Track, origin: Track, memory: PipelineState, base: int | None
     ) -> None:
         """Go on from a log; see filtering/keeping.py.
 
@@ -288,28 +287,26 @@ class LiveFilter:
 
     def _run_stale(self) -> None:
         """Run every step whose run is missing or out of date."""
-        log, delay = self.log, self.feed.delay
+        log, delay, program = self.log, self.feed.delay, self._program
         for entry in log.entries[self._stale - log.first :]:
             if entry.belief is None:  # the next one
                 entry.belief, entry.memory = self.belief, self.memory
             due = log.get(entry.number - delay)
             due_y = math.nan if due is None else due.usable
-            features, memory = self._pipeline.step(
-                entry.memory, self.feed.stamp(entry.time), entry.row, label=due_y
-            )
-            inputs = self._program.inputs(self._nothing if due is None else due.features, due_y, features)
-            number = np.uint32(entry.number)
-            belief, report, forecast = self._program.step(self._before(entry), inputs, number)
-            entry.features = inputs[len(features) : -2]
+            features, memory = self._pipeline.follow(entry.memory, entry.time, entry.row, label=due_y)
+            due_x = self._nothing if due is None else due.features
+            inputs = program.inputs(due_x, due_y, features, entry.number)
+            track = program.step(self._before(entry), inputs)
+            entry.features = inputs[len(features) : 2 * len(features)]
             if entry.forecast is None:
-                entry.forecast, entry.report = forecast, np.asarray(report)
+                entry.forecast, entry.report = track, program.report(track).tolist()
             following = log.get(entry.number + 1)
             if following is not None:
-                following.belief, following.memory = belief, memory
-            self.belief, self.memory = belief, memory
+                following.belief, following.memory = track, memory
+            self.belief, self.memory = track, memory
         self._stale = self._next_number
 
-    def _before(self, entry: Entry) -> Belief:
+    def _before(self, entry: Entry) -> Track:
         """The belief that a step begins from."""
         if entry.begin == "renew":
             return self._program.renew(entry.belief)
@@ -317,16 +314,14 @@ class LiveFilter:
 
     def _prediction(self, entry: Entry) -> Prediction:
         assert entry.report is not None
-        report = entry.report.tolist()
-        mean, sd, aleatoric, epistemic = report[:_MOMENTS]
-        quantiles = dict(zip(self.levels, report[_MOMENTS:], strict=True))
+        mean, sd, aleatoric, epistemic, *quantiles = entry.report
         return Prediction(
             entry.number,
             self.feed.show(entry.time),
             entry.id,
             mean,
             sd,
-            quantiles,
+            dict(zip(self.levels, quantiles, strict=True)),
             aleatoric,
             epistemic,
             self.surprise,
@@ -352,7 +347,7 @@ class LiveFilter:
             return Observed("repeated", entry.number, entry.pit, entry.log_score)
         status = "taken" if math.isnan(entry.label) else "corrected"
         assert entry.forecast is not None
-        pit, log_score = np.asarray(self._program.score(entry.forecast, np.float32(label))).tolist()
+        pit, log_score = self._program.score(entry.forecast, label)
         entry.label, entry.pit, entry.log_score = label, pit, log_score
         entry.held = self._is_held(entry)
         self.surprise = pit
@@ -369,7 +364,7 @@ class LiveFilter:
     def _is_held(self, entry: Entry) -> bool:
         gate = self.gate
         assert entry.report is not None
-        if not gate.is_fault(entry.label, entry.pit, float(entry.report[3])):
+        if not gate.is_fault(entry.label, entry.pit, entry.report[3]):
             return False
         self.counts["held"] += 1
         if gate.is_news(len(gate.limits) - 1):

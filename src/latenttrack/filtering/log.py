@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """One step.
 
@@ -28,10 +28,10 @@ class Entry:
             end before it (see `AbstractTracker.renew`), else "".
         flags: what was said about it.
         features: [F'] what the pipeline made of it.
-        belief: before the step.
+        belief: before the step: the track of the one before (filtering/program.py).
         memory: the pipeline's, before the step.
-        report: [R] what was given out.
-        forecast: the packed forecast that was given out.
+        report: what was given out, in original units.
+        forecast: the track with the forecast that was given out.
         pit: P(Y <= label) under that forecast, NaN until the label is known.
         log_score: log p(label) likewise.
     """
@@ -48,7 +48,7 @@ class Entry:
     features: Any = None
     belief: Any = None
     memory: Any = None
-    report: np.ndarray | None = None
+    report: list[float] | None = None
     forecast: Any = None
     pit: float = math.nan
     log_score: float = math.nan

@@ -1,14 +1,15 @@
 """A pytree of small arrays as one flat array of 32-bit words, bit for bit, and back.
 
 A compiled function is called sooner with one argument than with fifty: handing over each array costs about a
-microsecond, and a whole live step should cost a hundred.
+microsecond, and a whole live step should cost a hundred. Words have the type of floats, as most leaves have:
+those are then packed by copying alone. Nothing is ever computed with a word that is not a float.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree, UInt32
+from jaxtyping import Array, Float32, PyTree
 
 
 class Packing(NamedTuple):
@@ -28,12 +29,12 @@ class Packing(NamedTuple):
         """Number of words."""
         return sum(leaf.size for leaf in self.leaves)
 
-    def pack(self, tree: PyTree[Array]) -> UInt32[Array, " n"]:
+    def pack(self, tree: PyTree[Array]) -> Float32[Array, " n"]:
         """All leaves, one after another."""
         words = [_to_words(leaf).reshape(-1) for leaf in jax.tree.leaves(tree)]
-        return jnp.concatenate(words) if words else jnp.zeros(0, jnp.uint32)
+        return jnp.concatenate(words) if words else jnp.zeros(0, jnp.float32)
 
-    def unpack(self, words: UInt32[Array, " n"]) -> PyTree[Array]:
+    def unpack(self, words: Float32[Array, " n"]) -> PyTree[Array]:
         """The inverse of `pack`."""
         leaves, start = [], 0
         for leaf in self.leaves:
@@ -46,13 +47,16 @@ def _has_arrays(tree: PyTree[Any]) -> bool:
     return not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
 
 
-def _to_words(leaf: Array) -> UInt32[Array, "*shape"]:
-    if leaf.dtype == jnp.bool_:
-        return leaf.astype(jnp.uint32)
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint32)
+def _to_words(leaf: Array) -> Float32[Array, "*shape"]:
+    if leaf.dtype == jnp.float32:
+        return leaf
+    bits = leaf.astype(jnp.uint32) if leaf.dtype == jnp.bool_ else leaf
+    return jax.lax.bitcast_convert_type(bits, jnp.float32)
 
 
-def _from_words(words: UInt32[Array, "*shape"], dtype: Any) -> Array:
+def _from_words(words: Float32[Array, "*shape"], dtype: Any) -> Array:
+    if dtype == jnp.float32:
+        return words
     if dtype == jnp.bool_:
-        return words.astype(jnp.bool_)
+        return jax.lax.bitcast_convert_type(words, jnp.uint32).astype(jnp.bool_)
     return jax.lax.bitcast_convert_type(words, dtype)

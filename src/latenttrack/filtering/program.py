@@ -1,23 +1,23 @@
-"""The compiled functions of a live filter: one step, one score. Beliefs and forecasts are flat arrays."""
+"""The compiled functions of a live filter: one step, one score. All that a step leaves behind is one array."""
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
 from latenttrack.data.series import Series
+from latenttrack.filtering.device import live_device
 from latenttrack.filtering.offline import warm_up
 from latenttrack.filtering.packing import Packing
 from latenttrack.models.base import AbstractTracker, State, Window, step
 from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
 
-Belief = UInt32[Array, " belief"]
-Words = UInt32[Array, " forecast"]  # a packed forecast
-
-
+Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, its report, its forecast
+_MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -31,7 +31,9 @@ class Units(NamedTuple):
 class Program:
     """A tracker, ready to be called one event at a time.
 
-    The weights are constants of the compiled program: nothing but belief and event is handed over.
+    The weights are constants of the compiled program, nothing but the last track and the event is handed
+    over, and nothing but the next track comes back: that is what a call costs least with. The program works
+    in standardised units; original ones come in when a report is read, in double precision.
 
     Args:
         tracker: one seed.
@@ -55,68 +57,79 @@ class Program:
         state = jax.eval_shape(tracker.init)
         x = jax.ShapeDtypeStruct((features,), jnp.float32)
         self.beliefs = Packing.of(state)
-        self.forecasts = Packing.of(jax.eval_shape(self._predict, state, x, self._key))
+        self.forecasts = Packing.of(jax.eval_shape(tracker.predict, state, x, self._key))
+        self._report = slice(self.beliefs.size, self.beliefs.size + _MOMENTS + len(levels))
+        loc, scale = units
+        square = scale**2
+        self._gain = np.array([scale, scale, square, square, *[scale] * len(levels)])
+        self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
         self.step = jax.jit(self._step)
-        self.score = jax.jit(self._score)
+        self._scores = jax.jit(self._score)
 
-    def start(self) -> Belief:
-        """The belief before any data."""
-        return self.beliefs.pack(self._tracker.init())
+    def start(self) -> Track:
+        """The belief before any data; its report and forecast are void."""
+        return self._begin(self._tracker.init())
 
-    def renew(self, belief: Belief) -> Belief:
+    def renew(self, track: Track) -> Track:
         """The belief where training data end; see `AbstractTracker.renew`."""
-        return self.beliefs.pack(self._tracker.renew(self.beliefs.unpack(belief)))
+        return self._begin(self._tracker.renew(self.beliefs.unpack(track[: self.beliefs.size])))
 
-    def fold(self, series: Series) -> Belief:
+    def fold(self, series: Series) -> Track:
         """The belief after the rows of a prepared series with a single stream."""
         window = Window(*(jnp.asarray(leaf[0]) for leaf in lay_out(series)[0]))
-        return jax.jit(lambda w: self.beliefs.pack(warm_up(self._tracker, self._tracker.init(), w)))(window)
+        # Not part of what is compiled for a step: it runs once.
+        folded: State = jax.jit(lambda w: warm_up(self._tracker, self._tracker.init(), w))(window)
+        return self._begin(folded)
 
-    def inputs(self, due_x: np.ndarray, due_y: float, x: np.ndarray) -> np.ndarray:
-        """[2 F + 2] all that `step` hears.
+    def inputs(self, due_x: np.ndarray, due_y: float, x: np.ndarray, number: int) -> np.ndarray:
+        """[2 F + 3] all that `step` hears.
 
         Args:
             due_x: [F] features of the step whose label is due.
             due_y: that label in original units, NaN if it is not known.
             x: [F] features of the new step.
-        """
-        inputs = np.zeros(2 * self._features + 2, np.float32)
-        inputs[: self._features] = due_x
-        inputs[self._features : -2] = x
-        if due_y == due_y:
-            inputs[-2] = (due_y - self._units.loc) / self._units.scale
-            inputs[-1] = 1.0
-        return inputs
-
-    def _step(
-        self, belief: Belief, inputs: Float[Array, " inputs"], number: UInt32[Array, ""]
-    ) -> tuple[Array, Array, Array]:
-        """(belief, report, forecast) after the due label and the new features: update, advance, predict.
-
-        The report is [mean, sd, aleatoric, epistemic, quantiles...] in original units.
+            number: of the new step.
         """
         F = self._features
-        due = (inputs[:F], inputs[-2], inputs[-1] > 0)
-        key = jax.random.fold_in(self._key, number)
-        forecast, state = step(self._tracker, self.beliefs.unpack(belief), due, inputs[F:-2], key)
-        forecast = self._to_units(forecast)
-        report = jnp.stack(
-            [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
+        inputs = np.zeros(2 * F + 3, np.float32)
+        inputs[:F] = due_x
+        inputs[F : 2 * F] = x
+        if due_y == due_y:
+            inputs[-3] = (due_y - self._units.loc) / self._units.scale
+            inputs[-2] = 1.0
+        inputs[-1:].view(np.uint32)[0] = number
+        return inputs
+
+    def report(self, track: Track) -> np.ndarray:
+        """[mean, sd, aleatoric, epistemic, quantiles...] in original units, of the step that left the track."""
+        report: np.ndarray = self._offset + self._gain * np.asarray(track)[self._report]
+        return report
+
+    def score(self, track: Track, y: float) -> tuple[float, float]:
+        """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
+        loc, scale = self._units
+        pit, log_prob = np.asarray(self._scores(track, np.float32((y - loc) / scale))).tolist()
+        return pit, log_prob - math.log(scale)
+
+    def _begin(self, state: State) -> Track:
+        rest = jnp.zeros(self._report.stop - self._report.start + self.forecasts.size)
+        # All later tracks are where the first one is: this is what chooses the device.
+        return jax.device_put(jnp.concatenate([self.beliefs.pack(state), rest]), live_device())
+
+    def _step(self, track: Track, inputs: Float[Array, " n"]) -> Track:
+        """The track after the due label and the new features: update, advance, predict."""
+        F = self._features
+        due = (inputs[:F], inputs[-3], inputs[-2] > 0)
+        key = jax.random.fold_in(self._key, jax.lax.bitcast_convert_type(inputs[-1], jnp.uint32))
+        state = self.beliefs.unpack(track[: self.beliefs.size])
+        forecast, state = step(self._tracker, state, due, inputs[F : 2 * F], key)
+        moments = [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
+        quantiles = forecast.quantiles(jnp.asarray(self.levels, jnp.float32))
+        return jnp.concatenate(
+            [self.beliefs.pack(state), jnp.stack(moments), quantiles, self.forecasts.pack(forecast)]
         )
-        quantiles = jax.vmap(forecast.quantile)(jnp.asarray(self.levels, jnp.float32))
-        return (
-            self.beliefs.pack(state),
-            jnp.concatenate([report, quantiles]),
-            self.forecasts.pack(forecast),
-        )
 
-    def _score(self, forecast: Words, y: Float[Array, ""]) -> Float[Array, "2"]:
-        """[P(Y <= y), log p(y)] of a label in original units."""
-        predictive: Predictive = self.forecasts.unpack(forecast)
-        return jnp.stack([predictive.cdf(y), predictive.log_prob(y)])
-
-    def _predict(self, state: State, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
-        return self._to_units(self._tracker.predict(state, x, key))
-
-    def _to_units(self, forecast: Predictive) -> Predictive:
-        return forecast.affine(jnp.float32(self._units.loc), jnp.float32(self._units.scale))
+    def _score(self, track: Track, y: Float[Array, ""]) -> Float[Array, "2"]:
+        """[P(Y <= y), log p(y)] of a standardised label."""
+        forecast: Predictive = self.forecasts.unpack(track[self._report.stop :])
+        return jnp.stack([forecast.cdf(y), forecast.log_prob(y)])

@@ -1,24 +1,15 @@
 """A mixture on a grid: what integrals over it are computed from that have no closed form."""
 
-import functools
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
+from latenttrack.models.ladder import SPACING, Spacing, cell_integrals, lay_nodes
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.warped import Warped
-
-
-class Spacing(NamedTuple):
-    """A grid that is dense around the mean of a mixture; its steps grow into the tails."""
-
-    cells: int
-    reach: float  # in standard deviations
-    bend: float  # far out, neighbours are a factor of exp(2 bend / cells) apart
 
 
 class Grid(NamedTuple):
@@ -31,33 +22,22 @@ class Grid(NamedTuple):
     S: Float[Array, " nodes"]  # P(U > u); 1 - F would be all rounding where a curve magnifies it most
 
 
-def lay_grid(mixture: Predictive, spacing: Spacing) -> Grid:
+def lay_grid(mixture: Predictive, spacing: Spacing = SPACING) -> Grid:
     """The components' probabilities around the nodes of a grid, and the running integral of their sum.
 
     F is taken from densities with a cubic rule for each cell, far cheaper than as many distribution functions
     of Student-t mixtures. A component too narrow for the grid may miss it, but never counts more than once.
     """
-    place, slope = _nodes(spacing)
+    place, slope = lay_nodes(spacing)
     sd = jnp.sqrt(mixture.variance)
     u, step = mixture.mean + sd * place, sd * slope
     mass = step[:, None] * jnp.exp(jax.vmap(mixture.components.log_prob)(u))
     density = mass @ mixture.weights
-    rise = (13.0 * (density[1:-2] + density[2:-1]) - density[:-3] - density[3:]) / 24.0
-    rise = jnp.maximum(rise, 0.0)
+    rise = cell_integrals(density)
     # [nodes + 1] of what is between neighbours; nothing if all components are too narrow.
     share = jnp.pad(rise / jnp.maximum(jnp.sum(rise), jnp.finfo(rise.dtype).tiny), (2, 2))
     F, S = jnp.cumsum(share)[:-1], jnp.cumsum(share[::-1])[-2::-1]
     return Grid(u, step, mass / jnp.maximum(jnp.sum(mass, axis=0), 1.0), F, S)
-
-
-@functools.cache
-def _nodes(spacing: Spacing) -> tuple[np.ndarray, np.ndarray]:
-    """Where the nodes are, and their distances, in standard deviations; one more at each end than cells."""
-    cells, reach, bend = spacing
-    t = np.linspace(-1.0 - 2.0 / cells, 1.0 + 2.0 / cells, cells + 3)
-    place = reach / np.sinh(bend) * np.sinh(bend * t)
-    slope = reach / np.sinh(bend) * np.cosh(bend * t) * bend * 2.0 / cells
-    return place.astype(np.float32), slope.astype(np.float32)
 
 
 def warp_grid(base: Predictive, grid: Grid) -> tuple[Grid, Float[Array, " nodes"]]:

@@ -9,6 +9,8 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from latenttrack.models.components import AbstractComponents
+from latenttrack.models.ladder import Ladder, lay_ladder, start_quantiles
+from latenttrack.models.levels import bracket_levels, find_levels
 
 _MOST_ROUNDS = 256  # ends the two loops below should a NaN ever enter them; they need far fewer
 
@@ -78,6 +80,25 @@ class Predictive(eqx.Module):
         first = _Search(lo, hi, lo + 0.5 * (hi - lo), hi - lo, hi - lo, jnp.zeros((), int))
         return jax.lax.while_loop(lambda s: self._unsettled(s), lambda s: self._narrow(q, s), first).y
 
+    def quantiles(self, levels: Float[Array, " Q"]) -> Float[Array, " Q"]:
+        """The quantiles of several levels at once, far sooner than one by one with `quantile`.
+
+        Each is at most 2e-4 of the smallest component's scale from the exact one, besides rounding: of the
+        distribution function (about 2e-7, so 2e-7 / p(y) in y), and of y itself. The search starts from the
+        mixture's ladder of densities, and measures the exact distribution function wherever it goes: a ladder
+        that misses narrow components costs rounds, not digits. See `find_levels`.
+        """
+        mean, sd = self.mean, jnp.sqrt(self.variance)
+        start = start_quantiles(self.ladder(), levels)
+        scale = jnp.min(jnp.stack([jnp.min(part.scale) for part, _ in self._parts]))
+        return find_levels(
+            lambda y: (self.cdfs(y), self.densities(y)),
+            levels,
+            start,
+            bracket_levels(levels, mean, sd),
+            scale,
+        )
+
     def interval(self, level: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The central interval that holds `level` of the probability."""
         tail = jnp.asarray(0.5 * (1.0 - level), self.log_weights.dtype)
@@ -92,6 +113,30 @@ class Predictive(eqx.Module):
     def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "Predictive":
         """The forecast of `loc + scale * y`: from standardised to original units, exactly."""
         return Predictive(self.components.affine(loc, scale), self.log_weights)
+
+    def densities(self, y: Float[Array, " N"]) -> Float[Array, " N"]:
+        """sum_k w_k p_k(y) at N points; 0 in the far tails, where `log_prob` still knows its logarithm."""
+        total = jnp.zeros_like(y)
+        for part, weights in self._parts:
+            # A product with the weights, over the first axis: compiled code for sums of rows is slower.
+            shape = jnp.exp(jax.vmap(part.log_shape, out_axes=1)(y))
+            total += (weights * jnp.exp(part.log_height())) @ shape
+        return total
+
+    def cdfs(self, y: Float[Array, " N"]) -> Float[Array, " N"]:
+        """P(Y <= y) at N points."""
+        total = jnp.zeros_like(y)
+        for part, weights in self._parts:
+            total += weights @ jax.vmap(part.cdf, out_axes=1)(y)
+        return total
+
+    def ladder(self) -> Ladder:
+        """The density around the mean, and a rough distribution function."""
+        return lay_ladder(self.densities, self.mean, jnp.sqrt(self.variance))
+
+    @property
+    def _parts(self) -> list[tuple[AbstractComponents, Float[Array, " k"]]]:
+        return self.components.split(self.weights)
 
     def _bracket(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
         loc, scale = self.components.loc, self.components.scale

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from latenttrack.data.matching import choose
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import AbstractTracker, State, Terms, Window
-from latenttrack.models.grid import Spacing, lay_grid, warp_grid
+from latenttrack.models.grid import lay_grid, warp_grid
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.warped import Warped
 
@@ -278,6 +278,10 @@ class TransformedPredictive(Predictive):
         """The y of the quantile of U."""
         return self.loc + self.scale * self.curve.to_label(self.base.quantile(q))
 
+    def quantiles(self, levels: Float[Array, " Q"]) -> Float[Array, " Q"]:
+        """The y of the quantiles of U; an error of theirs grows or shrinks with the slope of the curve."""
+        return self.loc + self.scale * self.curve.to_label(self.base.quantiles(levels))
+
     def sample(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """The y of a draw of U."""
         return self.loc + self.scale * self.curve.to_label(self.base.sample(key))
@@ -298,10 +302,6 @@ class Moments(NamedTuple):
     epistemic: Float[Array, ""]
 
 
-# That of models/warped.py: compiled together, the densities are computed once.
-_SPACING = Spacing(cells=48, reach=40.0, bend=6.0)
-
-
 def _unwarped(base: Predictive) -> Predictive:
     return base.base if isinstance(base, Warped) else base
 
@@ -318,7 +318,7 @@ def _moments(base: Predictive, curve: Curve) -> Moments:
     """
     mixture = _unwarped(base)
     m, components, weights = mixture.mean, mixture.components, mixture.weights
-    grid = lay_grid(mixture, _SPACING)
+    grid = lay_grid(mixture)
     start, slope = curve.to_label(m), curve.label_slope(m)
     line = slope * (grid.u - m)
     y = curve.to_label(grid.u) - start

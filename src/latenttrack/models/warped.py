@@ -2,16 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.predictive import Predictive
-
-# The grid on which moments are corrected: dense around the mean, then ever wider steps into the tails.
-_CELLS = 48
-_REACH = 40.0  # standard deviations
-_BEND = 6.0
 
 
 class Warped(Predictive):
@@ -53,6 +47,14 @@ class Warped(Predictive):
         """H(p), for 0 <= p <= 1."""
         return _piecewise(p, self.knots)
 
+    def unwarp(self, q: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """H^-1(q), for 0 < q < 1."""
+        B = self.knots.shape[0] - 1
+        i = jnp.sum(self.knots[1:-1] <= q[..., None], axis=-1)
+        within = (q - self.knots[i]) / (self.knots[i + 1] - self.knots[i])
+        info = jnp.finfo(q.dtype)
+        return jnp.clip((i.astype(q.dtype) + within) / B, info.tiny, 1.0 - info.epsneg)
+
     @property
     def mean(self) -> Float[Array, ""]:
         """E' = E - int D."""
@@ -84,11 +86,11 @@ class Warped(Predictive):
 
     def quantile(self, q: Float[Array, ""]) -> Float[Array, ""]:
         """The mixture's quantile at H^-1(q)."""
-        B = self.knots.shape[0] - 1
-        i = jnp.clip(jnp.searchsorted(self.knots, q, side="right") - 1, 0, B - 1)
-        within = (q - self.knots[i]) / (self.knots[i + 1] - self.knots[i])
-        info = jnp.finfo(q.dtype)
-        return self.base.quantile(jnp.clip((i.astype(q.dtype) + within) / B, info.tiny, 1.0 - info.epsneg))
+        return self.base.quantile(self.unwarp(q))
+
+    def quantiles(self, levels: Float[Array, " Q"]) -> Float[Array, " Q"]:
+        """The mixture's at H^-1(q), with its accuracy."""
+        return self.base.quantiles(self.unwarp(levels))
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """The quantile of a uniform draw."""
@@ -102,22 +104,10 @@ class Warped(Predictive):
 
 
 def _shift(mixture: Predictive, knots: Float[Array, " edges"]) -> Float[Array, "2"]:
-    """Int D du and int (u - E) D du.
-
-    F on the grid is the running integral of the density (cubic rule for each cell): far cheaper than as many
-    distribution functions of Student-t mixtures.
-    """
-    v = np.linspace(-1.0 - 2.0 / _CELLS, 1.0 + 2.0 / _CELLS, _CELLS + 3)
-    place = (_REACH / np.sinh(_BEND) * np.sinh(_BEND * v)).astype(np.float32)
-    slope = (_REACH / np.sinh(_BEND) * np.cosh(_BEND * v) * _BEND * 2.0 / _CELLS).astype(np.float32)
-    sd = jnp.sqrt(mixture.variance)
-    log_densities = jax.vmap(mixture.components.log_prob)(mixture.mean + sd * place)  # [nodes, K]
-    density = slope * jnp.sum(mixture.weights * jnp.exp(log_densities), axis=1)
-    rise = (13.0 * (density[1:-2] + density[2:-1]) - density[:-3] - density[3:]) / 24.0
-    climb = jnp.cumsum(jnp.maximum(rise, 0.0))
-    F = climb[:-1] / climb[-1]  # at the inner nodes; D is 0 at both ends
-    D = sd * slope[2:-2] * (_piecewise(F, knots) - F)
-    return jnp.stack([jnp.sum(D), jnp.sum(sd * place[2:-2] * D)])
+    """Int D du and int (u - E) D du. F is that of the ladder; D is 0 at both its ends."""
+    ladder = mixture.ladder()
+    D = ladder.step * (_piecewise(ladder.F, knots) - ladder.F)
+    return jnp.stack([jnp.sum(D), jnp.sum(ladder.away * D)])
 
 
 def _piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Float[Array, "*shape"]:
