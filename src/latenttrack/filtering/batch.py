@@ -78,15 +78,15 @@ class _Piece:
         labels = self._labels()  # of the D steps before the piece, then of its own
         features, memory = live.pipeline.steps(live.memory, self._stamps(), self.events.row, labels[:N])
         features = np.concatenate([self._before("features"), features.astype(np.float32)])
-        inputs = np.stack(
-            [live.program.inputs(features[i], float(labels[i]), features[D + i]) for i in range(N)]
-        )
-        numbers = np.arange(self.first, self.first + N, dtype=np.uint32)
-        belief, reports, forecasts = live.program.scan(live.belief, inputs, numbers)
-        entries = self._entries(features[D:], labels[D:], np.asarray(reports), forecasts)
+        inputs = [
+            live.program.inputs(features[i], float(labels[i]), features[D + i], self.first + i)
+            for i in range(N)
+        ]
+        tracks = live.program.scan(live.belief, np.stack(inputs))
+        entries = self._entries(features[D:], labels[D:], tracks)
         answers = self._judge(entries)
         if answers is not None:
-            live.leap(entries, belief, memory)
+            live.leap(entries, live.program.place(tracks[-1]), memory)
         return answers
 
     def _is_ordinary(self) -> bool:
@@ -126,9 +126,7 @@ class _Piece:
         times = self.events.time
         return times.astype("datetime64[ns]") if self.live.feed.clock else times.astype(float)
 
-    def _entries(
-        self, features: np.ndarray, labels: np.ndarray, reports: np.ndarray, forecasts: np.ndarray
-    ) -> list[Entry]:
+    def _entries(self, features: np.ndarray, labels: np.ndarray, tracks: np.ndarray) -> list[Entry]:
         names, void = self.live.feed.inputs, np.isnan(self.events.row)
         return [
             Entry(
@@ -138,8 +136,8 @@ class _Piece:
                 flags=[f"missing:{names[c]}" for c in np.flatnonzero(void[i]).tolist()],
                 label=float(labels[i]),
                 features=features[i],
-                report=reports[i],
-                forecast=forecasts[i],
+                report=self.live.program.report(tracks[i]).tolist(),
+                forecast=tracks[i],
             )
             for i in range(len(features))
         ]

@@ -6,7 +6,6 @@ A belief at the beginning of the log, and the log itself: the beliefs after it f
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from latenttrack.errors import LatentTrackError
@@ -31,9 +30,10 @@ def keep(live: "LiveFilter") -> LiveState:
     log, base = live.log, _base(live)
     entries = log.entries
     belief, memory = (live.belief, live.memory) if base is None else (base.belief, base.memory)
+    split = live.program.split
     tensors = {
-        "belief": np.asarray(belief),
-        "origin": np.asarray(live.origin),
+        "belief": split(belief)[0],
+        "origin": split(live.origin)[0],
         **{f"memory.{i}": rows for i, rows in enumerate(memory.get(0, ()))},
         **{name: np.array([getattr(e, name) for e in entries], np.float64) for name in _NUMBERS},
         **{name: np.array([getattr(e, name) for e in entries], bool) for name in _MARKS},
@@ -41,8 +41,7 @@ def keep(live: "LiveFilter") -> LiveState:
         "row": np.array([e.row for e in entries], np.float64),
         "features": np.array([e.features for e in entries], np.float32),
         "given": np.array([e.forecast is not None for e in entries], bool),
-        "report": _stacked([e.report for e in entries], np.float32),
-        "forecast": _stacked([e.forecast for e in entries], np.uint32),
+        "said": _stacked([None if e.forecast is None else split(e.forecast)[1] for e in entries]),
     }
     header = {
         "first": log.first,
@@ -77,12 +76,10 @@ def restore(live: "LiveFilter", state: LiveState, source: str) -> None:
 
 
 def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-    belief, origin = jnp.asarray(tensors["belief"]), jnp.asarray(tensors["origin"])
-    if belief.shape != live.origin.shape or origin.shape != live.origin.shape:
-        raise ValueError(f"its belief has {belief.size} words, not {live.origin.size}")
+    belief, origin = (live.program.join(tensors[name], None) for name in ("belief", "origin"))
     count = sum(name.startswith("memory.") for name in tensors)
     memory = {0: tuple(tensors[f"memory.{i}"] for i in range(count))} if count else {}
-    entries = [_entry(i, tensors, header) for i in range(len(tensors["time"]))]
+    entries = [_entry(live, i, tensors, header) for i in range(len(tensors["time"]))]
     base = header["base"]
     if base is not None:
         entries[base - header["first"]].belief = belief
@@ -104,8 +101,8 @@ def _base(live: "LiveFilter") -> Entry | None:
     return None
 
 
-def _entry(i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Entry:
-    given = bool(tensors["given"][i])
+def _entry(live: "LiveFilter", i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Entry:
+    track = live.program.join(None, tensors["said"][i]) if tensors["given"][i] else None
     return Entry(
         header["first"] + i,
         tensors["time"][i].item(),
@@ -117,14 +114,14 @@ def _entry(i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> En
         begin=str(header["begins"][i]),
         flags=[str(flag) for flag in header["flags"][i]],
         features=tensors["features"][i],
-        report=tensors["report"][i] if given else None,
-        forecast=jnp.asarray(tensors["forecast"][i]) if given else None,
+        report=None if track is None else live.program.report(track).tolist(),
+        forecast=track,
         pit=float(tensors["pit"][i]),
         log_score=float(tensors["log_score"][i]),
     )
 
 
-def _stacked(rows: list[Any], dtype: Any) -> np.ndarray:
+def _stacked(rows: list[np.ndarray | None]) -> np.ndarray:
     """[N, ...], zeros where there is none."""
-    like = next((np.asarray(row) for row in rows if row is not None), np.zeros(0, dtype))
-    return np.array([np.zeros_like(like) if row is None else np.asarray(row) for row in rows], dtype)
+    like = next((row for row in rows if row is not None), np.zeros(0, np.float32))
+    return np.array([np.zeros_like(like) if row is None else row for row in rows], np.float32)

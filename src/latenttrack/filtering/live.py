@@ -96,12 +96,12 @@ class LiveFilter:
         buffer: int = BUFFER,
     ):
         self.feed, self.levels = feed, program.levels
-        self._pipeline, self._program = pipeline, program
+        self.pipeline, self.program = pipeline, program
         self.log = Log(2 * feed.delay + max(buffer, 1))
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
         self.alarm = Alarm(feed.delay)
         self.counts = dict.fromkeys(("events", "labels", "too-late", "unmatched", "held", "gaps", "drift"), 0)
-        self.origin = self.belief = self._program.start()
+        self.origin = self.belief = self.program.start()
         self.memory = pipeline.start()
         self._stale = 0  # number of the first step whose run is missing or out of date
         self.surprise = math.nan
@@ -126,7 +126,7 @@ class LiveFilter:
         if newest is not None and number <= newest.number:
             return self._late(number, when, id, row, flags)
         self._fill_gap(number, when, flags)
-        return self._next(Entry(self._next_number, when, row, id, flags=flags), label)
+        return self._next(Entry(self.next_number, when, row, id, flags=flags), label)
 
     def absorb(self, past: Series, *, trained: bool = False) -> None:
         """Take in what came before the stream, as it was loaded, without giving anything out.
@@ -140,13 +140,13 @@ class LiveFilter:
                 "a past can be taken in once, before the first event, and from a single stream: "
                 "start a new stream, and select one key."
             )
-        prepared, delay = self._pipeline.transform(past), self.feed.delay
+        prepared, delay = self.pipeline.transform(past), self.feed.delay
         # The steps that fit into the log are run one by one; D more are there for their labels.
         begin = max(len(past) - self.log.capacity + delay, 0)
         if begin:
             early = np.arange(begin)
-            self.belief = self._program.fold(prepared.select(early))
-            self.memory = self._pipeline.memory(past.select(early))
+            self.belief = self.program.fold(prepared.select(early))
+            self.memory = self.pipeline.memory(past.select(early))
         for i in range(max(begin - delay, 0), len(past)):
             entry = Entry(i, self.feed.time(past.time[i]), past.x[i], label=float(past.y[i]))
             entry.features = prepared.x[i].astype(np.float32)
@@ -171,7 +171,7 @@ class LiveFilter:
         for entry in entries:
             self.log.append(entry)
         self.belief, self.origin, self.memory = belief, origin, memory
-        self._stale = self._next_number if base is None else base
+        self._stale = self.next_number if base is None else base
         self._run_stale()
 
     def observe(self, y: object, *, time: object = None, id: str | int | None = None) -> Observed:
@@ -194,6 +194,20 @@ class LiveFilter:
             return Observed("missing", entry.number)
         return self._take(entry, label)
 
+    def leap(self, entries: list[Entry], belief: Track, memory: PipelineState) -> None:
+        """Go on after steps that were run elsewhere (filtering/batch.py).
+
+        Args:
+            entries: of these steps, without beliefs: no label of theirs may come late before they have left
+                the log.
+            belief: after them.
+            memory: the pipeline's, after them.
+        """
+        for entry in entries:
+            self.log.append(entry)
+        self.belief, self.memory = belief, memory
+        self._stale = self.next_number
+
     # Steps
 
     def _by_name(self, x: np.ndarray) -> dict[str, Any]:
@@ -207,7 +221,7 @@ class LiveFilter:
 
     def _place(self, time: object) -> tuple[int | float, int, list[str]]:
         """Time and number of the step that an event is about, and flags."""
-        newest, interval = self.log.newest, self._interval
+        newest, interval = self.log.newest, self.interval
         if time is None:
             if newest is None and self.feed.clock:
                 raise LatentTrackError("the first event has no time: give it one; later ones may go without.")
@@ -226,7 +240,8 @@ class LiveFilter:
         return on_grid, newest.number + steps, [] if on_grid == when else ["off-grid"]
 
     @property
-    def _interval(self) -> int | None:
+    def interval(self) -> int | None:
+        """Between two steps, in the units of their times; None: any."""
         return self.feed.interval if self.feed.clock else 1
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
@@ -237,14 +252,15 @@ class LiveFilter:
             return
         flags.append(f"gap:{gap}")
         self.counts["gaps"] += 1
-        gap, interval = min(gap, _LONGEST_GAP), self._interval or 1
+        gap, interval = min(gap, _LONGEST_GAP), self.interval or 1
         empty = np.full(len(self.feed.inputs), math.nan)
         for ahead in range(gap, 0, -1):
-            self._append(Entry(self._next_number, when - ahead * interval, empty, asked=False))
+            self._append(Entry(self.next_number, when - ahead * interval, empty, asked=False))
             self._run_stale()
 
     @property
-    def _next_number(self) -> int:
+    def next_number(self) -> int:
+        """Of the step to come."""
         newest = self.log.newest
         return 0 if newest is None else newest.number + 1
 
@@ -258,7 +274,7 @@ class LiveFilter:
         self._append(entry)
         self._run_stale()
         self.counts["events"] += 1
-        return self._prediction(entry)
+        return self.told(entry)
 
     def _late(
         self, number: int, when: int | float, id: str | int | None, row: np.ndarray, flags: list[str]
@@ -266,7 +282,7 @@ class LiveFilter:
         """An event of a step that has passed: known already, or the filling of a gap."""
         entry = self.log.get(number)
         if entry is not None and entry.time == when and entry.asked:
-            return self._prediction(entry)._replace(flags=(*entry.flags, "repeated"))
+            return self.told(entry)._replace(flags=(*entry.flags, "repeated"))
         if entry is None or entry.time != when or number - self.feed.delay < self.log.first:
             self.counts["too-late"] += 1
             raise LatentTrackError(
@@ -279,7 +295,7 @@ class LiveFilter:
         self._stale = min(self._stale, number)
         self._run_stale()
         self.counts["events"] += 1
-        return self._prediction(entry)
+        return self.told(entry)
 
     def _append(self, entry: Entry) -> None:
         self._stale = min(self._stale, entry.number)
@@ -287,13 +303,13 @@ class LiveFilter:
 
     def _run_stale(self) -> None:
         """Run every step whose run is missing or out of date."""
-        log, delay, program = self.log, self.feed.delay, self._program
+        log, delay, program = self.log, self.feed.delay, self.program
         for entry in log.entries[self._stale - log.first :]:
             if entry.belief is None:  # the next one
                 entry.belief, entry.memory = self.belief, self.memory
             due = log.get(entry.number - delay)
             due_y = math.nan if due is None else due.usable
-            features, memory = self._pipeline.follow(entry.memory, entry.time, entry.row, label=due_y)
+            features, memory = self.pipeline.follow(entry.memory, entry.time, entry.row, label=due_y)
             due_x = self._nothing if due is None else due.features
             inputs = program.inputs(due_x, due_y, features, entry.number)
             track = program.step(self._before(entry), inputs)
@@ -304,15 +320,16 @@ class LiveFilter:
             if following is not None:
                 following.belief, following.memory = track, memory
             self.belief, self.memory = track, memory
-        self._stale = self._next_number
+        self._stale = self.next_number
 
     def _before(self, entry: Entry) -> Track:
         """The belief that a step begins from."""
         if entry.begin == "renew":
-            return self._program.renew(entry.belief)
+            return self.program.renew(entry.belief)
         return self.origin if entry.begin == "restart" else entry.belief
 
-    def _prediction(self, entry: Entry) -> Prediction:
+    def told(self, entry: Entry) -> Prediction:
+        """What was said about a step."""
         assert entry.report is not None
         mean, sd, aleatoric, epistemic, *quantiles = entry.report
         return Prediction(
@@ -331,7 +348,7 @@ class LiveFilter:
     # Labels
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
-        if id is not None or self._interval is None:
+        if id is not None or self.interval is None:
             return self.log.find(id, None if time is None else self.feed.time(time))
         when, number, _ = self._place(time)
         entry = self.log.get(number)
@@ -347,7 +364,7 @@ class LiveFilter:
             return Observed("repeated", entry.number, entry.pit, entry.log_score)
         status = "taken" if math.isnan(entry.label) else "corrected"
         assert entry.forecast is not None
-        pit, log_score = self._program.score(entry.forecast, label)
+        pit, log_score = self.program.score(entry.forecast, label)
         entry.label, entry.pit, entry.log_score = label, pit, log_score
         entry.held = self._is_held(entry)
         self.surprise = pit

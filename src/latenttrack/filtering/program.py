@@ -1,6 +1,7 @@
-"""The compiled functions of a live filter: one step, one score. All that a step leaves behind is one array."""
+"""The compiled functions of a live filter: a step, a score. All that a step leaves behind is one array."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -65,6 +66,8 @@ class Program:
         self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
         self.step = jax.jit(self._step)
         self._scores = jax.jit(self._score)
+        self._many_scores = jax.jit(jax.vmap(self._score))
+        self._scan = jax.jit(lambda track, rows: jax.lax.scan(self._leave, track, rows)[1])
 
     def start(self) -> Track:
         """The belief before any data; its report and forecast are void."""
@@ -100,8 +103,31 @@ class Program:
         inputs[-1:].view(np.uint32)[0] = number
         return inputs
 
+    def scan(self, track: Track, inputs: np.ndarray) -> np.ndarray:
+        """The tracks [N, n] after each of N steps.
+
+        Args:
+            track: before them.
+            inputs: [N, 2 F + 3], from `inputs`.
+        """
+        return np.asarray(self._scan(track, inputs))
+
+    def scores(
+        self, tracks: Sequence[Track], labels: Sequence[float], most: int
+    ) -> list[tuple[float, float]]:
+        """`score` of up to `most` labels at once."""
+        loc, scale = self._units
+        count = len(labels)
+        if count == 0:
+            return []
+        # Filled up, so that one compiled program serves any number.
+        rows = [*tracks, *[tracks[-1]] * (most - count)]
+        values = (np.array([*labels, *[labels[-1]] * (most - count)]) - loc) / scale
+        found = np.asarray(self._many_scores(np.stack(rows), values.astype(np.float32)))[:count]
+        return [(pit, log_prob - math.log(scale)) for pit, log_prob in found.tolist()]
+
     def report(self, track: Track) -> np.ndarray:
-        """[mean, sd, aleatoric, epistemic, quantiles...] in original units, of the step that left the track."""
+        """[mean, sd, aleatoric, epistemic, quantiles...] of the step that left the track, original units."""
         report: np.ndarray = self._offset + self._gain * np.asarray(track)[self._report]
         return report
 
@@ -112,11 +138,27 @@ class Program:
         return pit, log_prob - math.log(scale)
 
     def _begin(self, state: State) -> Track:
-        rest = jnp.zeros(self._report.stop - self._report.start + self.forecasts.size)
-        # All later tracks are where the first one is: this is what chooses the device.
-        return jax.device_put(jnp.concatenate([self.beliefs.pack(state), rest]), live_device())
+        return self.join(np.asarray(self.beliefs.pack(state)), None)
 
-    def _step(self, track: Track, inputs: Float[Array, " n"]) -> Track:
+    def split(self, track: Track) -> tuple[np.ndarray, np.ndarray]:
+        """The belief of a track, and what was said: its report and forecast."""
+        words = np.asarray(track)
+        return words[: self.beliefs.size], words[self.beliefs.size :]
+
+    def join(self, belief: np.ndarray | None, said: np.ndarray | None) -> Track:
+        """The inverse of `split`; what is not given is void."""
+        size = self._report.stop - self._report.start + self.forecasts.size
+        belief = np.zeros(self.beliefs.size, np.float32) if belief is None else belief
+        said = np.zeros(size, np.float32) if said is None else said
+        if belief.shape != (self.beliefs.size,) or said.shape != (size,):
+            raise ValueError(f"{belief.size} and {said.size} words, not {self.beliefs.size} and {size}")
+        return self.place(np.concatenate([belief, said]).astype(np.float32, copy=False))
+
+    def place(self, track: np.ndarray | Array) -> Track:
+        """The track on the live filters' device: all later tracks are where the first one is."""
+        return jax.device_put(track, live_device())
+
+    def _step(self, track: Track, inputs: Float[Array, " inputs"]) -> Track:
         """The track after the due label and the new features: update, advance, predict."""
         F = self._features
         due = (inputs[:F], inputs[-3], inputs[-2] > 0)
@@ -128,6 +170,10 @@ class Program:
         return jnp.concatenate(
             [self.beliefs.pack(state), jnp.stack(moments), quantiles, self.forecasts.pack(forecast)]
         )
+
+    def _leave(self, track: Track, inputs: Float[Array, " inputs"]) -> tuple[Track, Track]:
+        after = self._step(track, inputs)
+        return after, after
 
     def _score(self, track: Track, y: Float[Array, ""]) -> Float[Array, "2"]:
         """[P(Y <= y), log p(y)] of a standardised label."""
