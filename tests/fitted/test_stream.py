@@ -242,3 +242,38 @@ def test_a_snapshot_of_another_model_is_refused(raw, model, tmp_path):
         lt.resume(tmp_path / "s.state", make_model(raw, features=2))
     with pytest.raises(lt.LatentTrackError, match="kind 'snapshot'"):
         lt.load(tmp_path / "s.state")
+
+
+@pytest.mark.parametrize("settings", [{}, WRAPPED], ids=["network", "preset"])
+def test_a_table_at_once_is_event_by_event(settings):
+    """With gaps, missing values and a fault on the way; and both streams go on alike."""
+    raw = make_raw(n=1500, delay=2)
+    x = raw.x.copy()
+    x[400, 1], x[600, 0], x[601:604, 1] = np.nan, 1e6, np.nan
+    keep = np.setdiff1d(np.arange(1490), [900, 901])
+    model = make_model(raw.select(np.arange(300)), **settings)
+    table = {"ts": raw.time[keep], "level": x[keep, 0], "wind": x[keep, 1]}
+    quick, slow = model.stream(buffer=20), model.stream(buffer=20)
+    found = quick.run(table)
+    one_by_one = [slow.predict(x[t], time=raw.time[t]) for t in keep]
+    np.testing.assert_allclose(found["mean"], means(one_by_one), rtol=1e3 * EPS, atol=1e3 * EPS)
+    for level in quick.levels:
+        expected = [p.quantiles[level] for p in one_by_one]
+        np.testing.assert_allclose(found[f"q{level}"], expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found["surprise"], [p.surprise for p in one_by_one], atol=1e-4)
+    assert [tuple(flags) for flags in found["flags"]] == [p.flags for p in one_by_one]
+    assert quick.counts == slow.counts
+    a, b = (s.predict(raw.x[1490], time=raw.time[1490]) for s in (quick, slow))
+    assert a.mean == pytest.approx(b.mean, rel=1e3 * EPS)
+
+
+def test_labels_of_a_table_are_told_after_their_rows(model, raw):
+    model = without_source(model)
+    table = {"ts": raw.time[:150], "level": raw.x[:150, 0], "wind": raw.x[:150, 1]}
+    known = dataclasses.replace(model, feed=dataclasses.replace(model.feed, target="later"))
+    found = known.stream(buffer=2).run({**table, "later": raw.y[:150]})
+    slow = model.stream(buffer=2)
+    for t in range(150):
+        expected = slow.predict(raw.x[t], time=raw.time[t])
+        slow.observe(raw.y[t], time=raw.time[t])
+    assert found["mean"][-1] == pytest.approx(expected.mean, rel=1e3 * EPS)

@@ -76,19 +76,20 @@ class Feed:
             number, wrong = math.nan, "missing"
             if name in x:
                 used += 1
-                number, wrong = self._number(x[name], name)
+                number, wrong = self.number(x[name], name)
             row.append(number)
             if wrong:
                 flags.append(f"{wrong}:{name}")
         label = math.nan
         if self.source is not None and self.source in x:
-            label = self._number(x[self.source], self.source)[0]
+            label = self.number(x[self.source], self.source)[0]
         if len(x) > used:
             known = (*self.inputs, self.source)
             flags += [f"unknown:{name}" for name in x if name not in known]
         return np.array(row), label, flags
 
-    def _number(self, value: object, name: str) -> tuple[float, str]:
+    def number(self, value: object, name: str) -> tuple[float, str]:
+        """A value of a measurement, NaN if there is none, and what is wrong with it, "" if nothing is."""
         number = as_float(value)
         if number is None:
             return math.nan, "not-a-number"

@@ -18,6 +18,7 @@ from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
 
 Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, its report, its forecast
+AnyTrack = Track | Float32[np.ndarray, " n"]
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -113,7 +114,7 @@ class Program:
         return np.asarray(self._scan(track, inputs))
 
     def scores(
-        self, tracks: Sequence[Track], labels: Sequence[float], most: int
+        self, tracks: Sequence[AnyTrack], labels: Sequence[float], most: int
     ) -> list[tuple[float, float]]:
         """`score` of up to `most` labels at once."""
         loc, scale = self._units
@@ -126,12 +127,12 @@ class Program:
         found = np.asarray(self._many_scores(np.stack(rows), values.astype(np.float32)))[:count]
         return [(pit, log_prob - math.log(scale)) for pit, log_prob in found.tolist()]
 
-    def report(self, track: Track) -> np.ndarray:
+    def report(self, track: AnyTrack) -> np.ndarray:
         """[mean, sd, aleatoric, epistemic, quantiles...] of the step that left the track, original units."""
         report: np.ndarray = self._offset + self._gain * np.asarray(track)[self._report]
         return report
 
-    def score(self, track: Track, y: float) -> tuple[float, float]:
+    def score(self, track: AnyTrack, y: float) -> tuple[float, float]:
         """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
         loc, scale = self._units
         pit, log_prob = np.asarray(self._scores(track, np.float32((y - loc) / scale))).tolist()
@@ -140,7 +141,7 @@ class Program:
     def _begin(self, state: State) -> Track:
         return self.join(np.asarray(self.beliefs.pack(state)), None)
 
-    def split(self, track: Track) -> tuple[np.ndarray, np.ndarray]:
+    def split(self, track: AnyTrack) -> tuple[np.ndarray, np.ndarray]:
         """The belief of a track, and what was said: its report and forecast."""
         words = np.asarray(track)
         return words[: self.beliefs.size], words[self.beliefs.size :]

@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from latenttrack.data.reading import Table, choose_time, read_table
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.batch import Events, run_events
 from latenttrack.filtering.gate import GateSettings
 from latenttrack.filtering.keeping import LiveState, keep, restore
 from latenttrack.filtering.live import BUFFER, LiveFilter
@@ -64,6 +69,32 @@ class Stream(LiveFilter):
         elif model.start is not None:
             restore(self, model.start, "the model's own start")
 
+    def run(self, table: object, time: str | None = None) -> dict[str, np.ndarray]:
+        """Predict all rows of a table, in compiled passes, with the numbers of event by event.
+
+        Args:
+            table: a dataframe, a dict of columns or a file: the model's inputs by name and, where labels do
+                not come from one of them, the target, which is told after each row.
+            time: the column of times; None: the only one, or else rows follow on each other.
+
+        Returns:
+            Columns [N]: time, mean, std, q0.05, ..., aleatoric, epistemic, surprise, flags (a list each).
+        """
+        found = run_events(self, _events(self, read_table(table), time))
+        columns: dict[str, list[Any]] = {
+            "time": [p.time for p in found],
+            "mean": [p.mean for p in found],
+            "std": [p.std for p in found],
+            **{f"q{level}": [p.quantiles[level] for p in found] for level in self.levels},
+            "aleatoric": [p.aleatoric for p in found],
+            "epistemic": [p.epistemic for p in found],
+            "surprise": [p.surprise for p in found],
+        }
+        flags = np.empty(len(found), object)
+        flags[:] = [list(p.flags) for p in found]
+        times = np.array(columns.pop("time"), "datetime64[ns]" if self.feed.clock else float)
+        return {"time": times, **{name: np.array(c, float) for name, c in columns.items()}, "flags": flags}
+
     def snapshot(self, path: str | Path) -> None:
         """Write all that `lt.resume` needs to go on, bit for bit, atomically.
 
@@ -116,6 +147,29 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
         raise LatentTrackError(
             f"{path} is no snapshot that this version can read ({error}): delete it to begin anew."
         ) from None
+
+
+def _events(live: Stream, table: Table, time: str | None) -> Events:
+    """The rows of a table as events."""
+    feed, columns, count = live.feed, table.columns, len(table)
+    clock = choose_time(table, time, exclude=()) if feed.clock else time
+    if clock is not None:
+        stamps = [feed.time(value) for value in columns[clock]]
+    else:
+        newest, interval = live.log.newest, live.interval or 1
+        if newest is None and feed.clock:
+            raise LatentTrackError(f"{table.source} has no column of times: name it, as in time='ts'.")
+        first = 0 if newest is None else newest.time + interval
+        stamps = [first + i * interval for i in range(count)]
+
+    def numbers(name: str | None) -> np.ndarray:
+        if name is None or name not in columns:
+            return np.full(count, math.nan)
+        return np.array([feed.number(value, name)[0] for value in columns[name].tolist()], float)
+
+    row = np.array([numbers(name) for name in feed.inputs]).reshape(len(feed.inputs), count).T
+    label = numbers(None if feed.source is not None else feed.target)
+    return Events(np.array(stamps, np.int64 if feed.clock else float), row, label, numbers(feed.source))
 
 
 def _compiled(model: Model, levels: tuple[float, ...]) -> Program:
