@@ -15,7 +15,7 @@ from latenttrack.filtering.log import Entry
 if TYPE_CHECKING:
     from latenttrack.filtering.live import LiveFilter
 
-_NUMBERS = ("label", "pit", "log_score")
+_NUMBERS = ("label", "stand_in", "pit", "log_score")
 _MARKS = ("asked", "held")
 
 
@@ -39,6 +39,8 @@ def keep(live: "LiveFilter") -> LiveState:
         **{name: np.array([getattr(e, name) for e in entries], bool) for name in _MARKS},
         "time": np.array([e.time for e in entries], np.int64 if live.feed.clock else np.float64),
         "row": np.array([e.row for e in entries], np.float64),
+        "came": np.array([e.row if e.came is None else e.came for e in entries], np.float64),
+        "gated": np.array([e.came is not None for e in entries], bool),
         "features": np.array([e.features for e in entries], np.float32),
         "given": np.array([e.forecast is not None for e in entries], bool),
         "report": _stacked([e.report for e in entries], np.float32),
@@ -51,6 +53,7 @@ def keep(live: "LiveFilter") -> LiveState:
         "flags": [e.flags for e in entries],
         "begins": [e.begin for e in entries],
         "begin": live.begin,
+        "doubted": live.doubted,
         "surprise": None if math.isnan(live.surprise) else live.surprise,
         "counts": live.counts,
         "gate": live.gate.to_dict(),
@@ -88,7 +91,7 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
         entries[base - header["first"]].belief = belief
         entries[base - header["first"]].memory = memory
     live.resume(entries, belief, origin, memory, base)
-    live.begin = str(header["begin"])
+    live.begin, live.doubted = str(header["begin"]), header["doubted"]
     live.surprise = math.nan if header["surprise"] is None else float(header["surprise"])
     live.counts.update({name: int(header["counts"][name]) for name in live.counts})
     live.gate.restore(header["gate"])
@@ -114,6 +117,8 @@ def _entry(i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> En
         asked=bool(tensors["asked"][i]),
         label=float(tensors["label"][i]),
         held=bool(tensors["held"][i]),
+        stand_in=float(tensors["stand_in"][i]),
+        came=tensors["came"][i] if tensors["gated"][i] else None,
         begin=str(header["begins"][i]),
         flags=[str(flag) for flag in header["flags"][i]],
         features=tensors["features"][i],
