@@ -41,7 +41,7 @@ class Stop:
         """Catch the signals."""
         names = ("SIGTERM", "SIGINT", "SIGHUP")
         numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-        # The system writes to the pipe as the signal comes, so that one just before the waiting is not missed.
+        # The system writes to the pipe as a signal comes: one just before the waiting is not missed.
         wakeup = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         before = {number: signal.signal(number, self._hear) for number in numbers}
         try:

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -98,7 +98,7 @@ def stream(
     # Opened before the model is compiled, so that a wrong name is answered at once.
     with _reading(source) as into, _writing(target) as out_of:
         resumed = snapshot is not None and snapshot.exists()
-        choices = {"gate": gate, "buffer": buffer, "alarm": alarm}
+        choices: dict[str, Any] = {"gate": gate, "buffer": buffer, "alarm": alarm}
         if resumed:
             given = [n for n in choices if context.get_parameter_source(n) is not ParameterSource.DEFAULT]
             live = _resume(snapshot, fitted, {name: choices[name] for name in given})

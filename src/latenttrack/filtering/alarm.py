@@ -62,7 +62,7 @@ class Alarm:
     def __post_init__(self) -> None:
         if isinstance(self.period, bool) or not isinstance(self.period, int | float) or not self.period >= 0:
             raise LatentTrackError(
-                f"alarm is {self.period!r}: give the number of labels between two false alarms, or 0 for none."
+                f"alarm is {self.period!r}: give the labels between two false alarms, or 0 for no alarm."
             )
         if self.capital.size == 0:
             self.capital = np.zeros((self.delay, len(_bets(0.5))))

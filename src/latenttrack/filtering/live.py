@@ -181,7 +181,7 @@ class LiveFilter:
         if time is None:
             if self.feed.clock and (newest is None or interval is None):
                 raise LatentTrackError(
-                    "the event has no time: give it one; only later events of a regular stream may go without."
+                    "the event has no time: give it one; only later ones of a regular stream may go without."
                 )
             number = 0 if newest is None else newest.number + 1
             return 0 if newest is None else newest.time + (interval or 1), number, []
@@ -207,8 +207,8 @@ class LiveFilter:
         elif self.doubted is None or not 0 < when - self.doubted <= leap:
             self.doubted = when
             raise LatentTrackError(
-                f"the event of {self.feed.show(when)} comes long after {self.feed.show(newest.time)}, and may "
-                "have a wrong time: send it again with the right one; the next that comes after it is believed."
+                f"the event of {self.feed.show(when)} comes long after {self.feed.show(newest.time)}, and "
+                "its time may be wrong: correct it; if the next event lies beyond it, that one is believed."
             )
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
@@ -255,8 +255,8 @@ class LiveFilter:
         if entry is None or not self._guard.can_run(entry):
             self.counts["too-late"] += 1
             raise LatentTrackError(
-                f"the event of {self.feed.show(late.time)} comes too late: its step is no longer kept, so that "
-                "it has no influence; send events in order."
+                f"the event of {self.feed.show(late.time)} comes too late: its step is no longer kept, "
+                "and it has no influence; send events in order."
             )
         entry.row, entry.id, entry.asked, entry.flags = late.row, late.id, True, [*late.flags, "late"]
         entry.forecast = None
