@@ -72,9 +72,8 @@ class Guard:
         return Ruling(1, policy == "reset" and gate.is_first(column))
 
     def can_run(self, entry: Entry) -> bool:
-        """Whether a step can be run again: for the oldest ones the label that was due is gone."""
-        before = entry.number - self._delay
-        return entry.belief is not None and (before < 0 or before >= self._log.first)
+        """Whether a step, and all after it, can be run again; see `Log.runs_from`."""
+        return entry.belief is not None and entry.number >= self._log.runs_from(self._delay)
 
     def _release(self, numbers: list[int], column: int) -> int:
         stale = NEVER

@@ -28,6 +28,7 @@ class LiveState(NamedTuple):
 
 def keep(live: "LiveFilter") -> LiveState:
     """The state of a live filter."""
+    live.settle()
     log, base = live.log, _base(live)
     entries = log.entries
     belief, memory = (live.belief, live.memory) if base is None else (base.belief, base.memory)
@@ -99,12 +100,9 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
 
 
 def _base(live: "LiveFilter") -> Entry | None:
-    """The first step that can be run again: for earlier ones the label that was due is gone."""
-    delay, first = live.feed.delay, live.log.first
-    for entry in live.log.entries:
-        if entry.belief is not None and (entry.number < delay or entry.number - delay >= first):
-            return entry
-    return None
+    """The first step from which on all can be run again."""
+    begin = live.log.runs_from(live.feed.delay)
+    return next((e for e in live.log.entries if e.belief is not None and e.number >= begin), None)
 
 
 def _entry(i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Entry:

@@ -164,6 +164,10 @@ class LiveFilter:
             return Observed("missing", entry.number)
         return self._take(entry, label)
 
+    def settle(self) -> None:
+        """Take in now the labels that came late, and not only at the next event."""
+        self._run_stale()
+
     # Steps
 
     def _by_name(self, x: np.ndarray) -> dict[str, Any]:

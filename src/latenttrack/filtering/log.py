@@ -85,6 +85,10 @@ class Log:
         """The last step, None before the first."""
         return self.entries[-1] if self.entries else None
 
+    def runs_from(self, delay: int) -> int:
+        """Number of the first step from which on all can be run again: the labels due before it are gone."""
+        return self.first + delay if self.first > 0 else 0
+
     def get(self, number: int) -> Entry | None:
         """The entry of a step; None if it is gone, or yet to come."""
         index = number - self.first
