@@ -1,5 +1,6 @@
 """What commands that compute have in common: a cache of compiled programs, and progress on the terminal."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ def cache_compiled_programs() -> None:
     """Keep compiled programs between runs: the second start of a command needs no compilation."""
     import jax
 
+    # Where nothing can be kept, or what was kept is broken, programs are compiled again: no news to the user.
+    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
     jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 

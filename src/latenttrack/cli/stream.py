@@ -1,27 +1,25 @@
 """`latenttrack stream MODEL`: events in, predictions out, line by line."""
 
 import contextlib
-import hashlib
-import json
 import os
-import signal
-import stat
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from latenttrack.cli.lines import Lines, Output, Stop
 from latenttrack.cli.runtime import cache_compiled_programs
 from latenttrack.errors import LatentTrackError
+from latenttrack.store.atomic import require_writable
 
 if TYPE_CHECKING:
+    from latenttrack.fitted.model import Model
     from latenttrack.fitted.stream import Stream
 
-_LONGEST = 2**20 + 2  # bytes of a line that are read at once: what is longer is refused in any case
-_CHECK = 64  # lines between two looks at the clock
+_LONGEST = 2**20 + 1  # bytes of a line that are read: what is longer is refused in any case
 
 
 @click.command()
@@ -41,7 +39,7 @@ _CHECK = 64  # lines between two looks at the clock
     type=click.FloatRange(0),
     default=1.0,
     show_default=True,
-    help="Seconds between two snapshots.",
+    help="Seconds between two snapshots; 0 after each line.",
 )
 @click.option(
     "--gate",
@@ -51,10 +49,23 @@ _CHECK = 64  # lines between two looks at the clock
     help="What is done with values that are more likely faults than news.",
 )
 @click.option(
-    "--buffer", type=click.IntRange(1), default=96, show_default=True, help="Steps a label may be late."
+    "--buffer",
+    type=click.IntRange(1, 100_000),
+    default=96,
+    show_default=True,
+    help="Steps a label may be late.",
+)
+@click.option(
+    "--alarm",
+    type=click.FloatRange(0),
+    default=10_000,
+    show_default=True,
+    help="Labels between two false drift alarms, at least, on average; 0 for no alarm.",
 )
 @click.option("--strict", is_flag=True, help="Stop at the first line that makes no sense.")
+@click.pass_context
 def stream(
+    context: click.Context,
     model: Path,
     source: str,
     target: str,
@@ -62,6 +73,7 @@ def stream(
     every: float,
     gate: str,
     buffer: int,
+    alarm: float,
     strict: bool,
 ) -> None:
     """Predict a live stream: one JSON line in, one JSON line out.
@@ -75,187 +87,91 @@ def stream(
     next. Predictions in a file (--out, or a redirection with >>) are then neither lost nor repeated; in a
     pipe those since the last snapshot come again.
     """
+    _keep_apart(model, source, target, snapshot)
+    if snapshot is not None:
+        require_writable(snapshot)
     cache_compiled_programs()
+    from latenttrack.cli.session import Session
     from latenttrack.fitted.model import load
-    from latenttrack.fitted.stream import resume
 
-    fitted = load(model)
+    fitted, stop = load(model), Stop()
     # Opened before the model is compiled, so that a wrong name is answered at once.
-    with _reading(source) as lines, _writing(target) as out:
+    with _reading(source) as into, _writing(target) as out_of:
         resumed = snapshot is not None and snapshot.exists()
+        choices: dict[str, Any] = {"gate": gate, "buffer": buffer, "alarm": alarm}
         if resumed:
-            assert snapshot is not None
-            live = resume(snapshot, fitted)
+            given = [n for n in choices if context.get_parameter_source(n) is not ParameterSource.DEFAULT]
+            live = _resume(snapshot, fitted, {name: choices[name] for name in given})
         else:
-            live = fitted.stream(gate=gate, buffer=buffer)
-        session = _Session(live, lines, out, snapshot, every, strict)
-        with _signals(session.stop):
+            live = fitted.stream(**choices)
+        out = Output(out_of, "standard output" if target == "-" else repr(target), shared=target == "-")
+        session = Session(
+            live, Lines(into, _LONGEST, stop), out, stop, snapshot=snapshot, every=every, strict=strict
+        )
+        with stop.listening():
             session.run(resumed)
 
 
-class _Session:
-    """One run of the command."""
+def _resume(snapshot: Path | None, model: "Model", given: dict[str, object]) -> "Stream":
+    """The stream of a snapshot, whose choices hold: others are refused."""
+    from latenttrack.fitted.stream import resume
 
-    def __init__(
-        self,
-        live: "Stream",
-        lines: IO[bytes],
-        out: IO[bytes],
-        snapshot: Path | None,
-        every: float,
-        strict: bool,
-    ):
-        self.live, self.lines, self.out = live, lines, out
-        self.snapshot, self.every, self.strict = snapshot, every, strict
-        self.read, self.digest, self.first = 0, hashlib.sha256(), ""
-        self.saved = time.monotonic()
-        self.waiting = self.stopped = False
-
-    def run(self, resumed: bool) -> None:
-        """Until the input ends, or the process is told to."""
-        if resumed:
-            self._go_on()
-        elif self._out_is_file and not self._appends:
-            self.out.truncate(0)
-        try:
-            for line in self._remaining():
-                self._answer(line)
-                if self.stopped:
-                    break
-                if self.read % _CHECK == 0 and time.monotonic() - self.saved >= self.every:
-                    self._save()
-        except (BrokenPipeError, KeyboardInterrupt):
-            # Nobody listens any more, or the user has had enough: a stream has no other end.
-            if not self._out_is_file:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
-        except LatentTrackError:
-            self._save()
-            raise
-        self._save()
-
-    def stop(self, number: int, frame: object) -> None:
-        """A signal: end now if nothing is being done, else after the line at work."""
-        self.stopped = True
-        if self.waiting:
-            raise KeyboardInterrupt
-
-    def _answer(self, line: bytes) -> None:
-        from latenttrack.fitted.events import answer
-
-        if line.strip():
-            try:
-                said = answer(self.live, line.rstrip(b"\r\n"))
-            except LatentTrackError as error:
-                if self.strict:
-                    raise LatentTrackError(f"line {self.read + 1}: {error}") from None
-                said = {"line": self.read + 1, "error": str(error)}
-            self.out.write(json.dumps(said).encode() + b"\n")
-            self.out.flush()
-        self._count(line)
-
-    def _count(self, line: bytes) -> None:
-        self.read += 1
-        self.digest.update(line)
-        if self.read == 1:
-            self.first = hashlib.sha256(line).hexdigest()
-
-    def _remaining(self) -> Iterator[bytes]:
-        """Lines; of one that is too long only the beginning."""
-        while line := self._next():
-            rest = line
-            while not rest.endswith(b"\n") and (rest := self._next()):
-                pass
-            yield line
-
-    def _next(self) -> bytes:
-        self.waiting = True
-        line = self.lines.readline(_LONGEST)
-        self.waiting = False
-        return line
-
-    def _go_on(self) -> None:
-        """Skip what was answered before, if the input begins anew, and drop what was written since."""
-        extra = self.live.extra
-        if self._out_is_file and isinstance(extra.get("written"), int):
-            if os.fstat(self.out.fileno()).st_size > extra["written"]:
-                os.truncate(self.out.fileno(), extra["written"])
-            self.out.seek(0, os.SEEK_END)
-        read, first, digest = extra.get("read", 0), extra.get("first", ""), extra.get("digest", "")
-        for number, line in enumerate(self._remaining(), 1):
-            if number == 1 and hashlib.sha256(line).hexdigest() != first:
-                # Not the input from its beginning, but what comes next.
-                self._answer(line)
-                return
-            self._count(line)
-            if number == read:
-                break
-        if read and self.read and (self.read, self.digest.hexdigest()) != (read, digest):
+    assert snapshot is not None
+    live = resume(snapshot, model)
+    for name, value in given.items():
+        if value != live.choices[name]:
             raise LatentTrackError(
-                f"the input begins as the one that {self.snapshot} was taken from, but is another one by "
-                f"line {self.read}: give the same input, or delete the snapshot to begin anew."
+                f"{snapshot} was taken with --{name} {live.choices[name]}: leave --{name} out, or delete the "
+                "snapshot to begin anew."
             )
+    return live
 
-    def _save(self) -> None:
-        if self.snapshot is None:
-            return
-        with contextlib.suppress(BrokenPipeError):
-            self.out.flush()
-        written = None
-        if self._out_is_file:
-            os.fsync(self.out.fileno())
-            written = os.fstat(self.out.fileno()).st_size
-        state: dict[str, Any] = {"read": self.read, "first": self.first, "digest": self.digest.hexdigest()}
-        self.live.extra = {**state, "written": written}
-        self.live.snapshot(self.snapshot)
-        self.saved = time.monotonic()
 
-    @property
-    def _out_is_file(self) -> bool:
-        return stat.S_ISREG(os.fstat(self.out.fileno()).st_mode)
-
-    @property
-    def _appends(self) -> bool:
-        """Whether standard output was redirected, and what is in the file is not ours to remove."""
-        return self.out.fileno() == sys.stdout.fileno()
+def _keep_apart(model: Path, source: str, target: str, snapshot: Path | None) -> None:
+    """Refuse a file in two roles: one would destroy the other."""
+    files = [("the model", model), ("--snapshot", snapshot)]
+    files += [(f"--{name}", Path(file)) for name, file in (("in", source), ("out", target)) if file != "-"]
+    seen: dict[Path, str] = {}
+    for role, path in files:
+        if path is None or (path.exists() and not path.is_file()):
+            continue  # such as /dev/null, which takes and gives nothing
+        other = seen.setdefault(path.resolve(), role)
+        if other != role:
+            raise LatentTrackError(f"{path} is given for {other} and for {role}: give different files.")
 
 
 @contextlib.contextmanager
-def _reading(name: str) -> Iterator[IO[bytes]]:
+def _reading(name: str) -> Iterator[int]:
     if name == "-":
-        yield sys.stdin.buffer
+        yield sys.stdin.fileno()
         return
     try:
-        file = os.fdopen(os.open(name, os.O_RDONLY), "rb")
+        descriptor = os.open(name, os.O_RDONLY)
+        if Path(name).is_dir():
+            raise IsADirectoryError(0, "it is a directory")
     except OSError as error:
         raise LatentTrackError(
             f"cannot read {name!r}: {error.strerror}; give a file of events with --in."
         ) from None
-    with file:
-        yield file
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
-def _writing(name: str) -> Iterator[IO[bytes]]:
+def _writing(name: str) -> Iterator[int]:
     if name == "-":
-        yield sys.stdout.buffer
+        yield sys.stdout.fileno()
         return
     try:
         # Not emptied: after a restart what is there stays.
-        file = os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise LatentTrackError(
             f"cannot write {name!r}: {error.strerror}; give another file with --out."
         ) from None
-    with file:
-        yield file
-
-
-@contextlib.contextmanager
-def _signals(stop: Callable[[int, object], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C end the stream in an orderly way: with a last snapshot."""
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield descriptor
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        os.close(descriptor)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latenttrack.filtering.live import LiveFilter, Prediction
+from latenttrack.filtering.answers import Prediction
+from latenttrack.filtering.live import LiveFilter
 from latenttrack.filtering.log import Entry
 
 PIECE = 256  # steps of a compiled pass
@@ -161,10 +162,10 @@ class _Piece:
         surprise, heard, drifts = {}, live.surprise, set()
         for (entry, at, value), (pit, _) in zip(taken, scores, strict=True):
             assert entry.report is not None
-            if gate.is_fault(value, pit, float(entry.report[3])):
+            if gate.is_fault(value, pit, float(entry.report[3]), entry.number):
                 return None
             surprise[at] = pit
-            if alarm.hear(pit):
+            if alarm.hear(pit, entry.number):
                 drifts.add(at)
         # Nothing was out of order: from here on it counts.
         counts["labels"] += len(taken)
@@ -178,6 +179,7 @@ class _Piece:
             heard = surprise.get(entry.number, heard)
             answers.append(live.told(entry)._replace(surprise=heard))
         live.surprise = surprise.get(self.first + len(entries), heard)
-        live.gate, live.alarm, live.counts = gate, alarm, counts
+        live.gate.restore(gate.to_dict())
+        live.alarm, live.counts = alarm, counts
         live.counts["events"] += len(entries)
         return answers

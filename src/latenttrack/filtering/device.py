@@ -8,6 +8,8 @@ filters keep JAX's.
 
 import functools
 import os
+from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -24,8 +26,8 @@ def live_device() -> jax.Device:
         return jax.devices("cpu")[0]
 
 
-def _with_one_thread(make):
-    """What `make` gives while this process claims to have one core: how XLA learns how many threads to have."""
+def _with_one_thread(make: Callable[[], Any]) -> Any:
+    """What `make` gives while this process claims to have one core: so XLA knows how many threads to have."""
     before = os.environ.get("NPROC")
     os.environ["NPROC"] = "1"
     try:

@@ -14,7 +14,7 @@ from latenttrack.filtering.log import Entry
 if TYPE_CHECKING:
     from latenttrack.filtering.live import LiveFilter
 
-_NUMBERS = ("label", "pit", "log_score")
+_NUMBERS = ("label", "stand_in", "pit", "log_score")
 _MARKS = ("asked", "held")
 
 
@@ -27,6 +27,7 @@ class LiveState(NamedTuple):
 
 def keep(live: "LiveFilter") -> LiveState:
     """The state of a live filter."""
+    live.settle()
     log, base = live.log, _base(live)
     entries = log.entries
     belief, memory = (live.belief, live.memory) if base is None else (base.belief, base.memory)
@@ -39,6 +40,8 @@ def keep(live: "LiveFilter") -> LiveState:
         **{name: np.array([getattr(e, name) for e in entries], bool) for name in _MARKS},
         "time": np.array([e.time for e in entries], np.int64 if live.feed.clock else np.float64),
         "row": np.array([e.row for e in entries], np.float64),
+        "came": np.array([e.row if e.came is None else e.came for e in entries], np.float64),
+        "gated": np.array([e.came is not None for e in entries], bool),
         "features": np.array([e.features for e in entries], np.float32),
         "given": np.array([e.forecast is not None for e in entries], bool),
         "said": _stacked([None if e.forecast is None else split(e.forecast)[1] for e in entries]),
@@ -50,6 +53,7 @@ def keep(live: "LiveFilter") -> LiveState:
         "flags": [e.flags for e in entries],
         "begins": [e.begin for e in entries],
         "begin": live.begin,
+        "doubted": live.doubted,
         "surprise": None if math.isnan(live.surprise) else live.surprise,
         "counts": live.counts,
         "gate": live.gate.to_dict(),
@@ -85,7 +89,7 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
         entries[base - header["first"]].belief = belief
         entries[base - header["first"]].memory = memory
     live.resume(entries, belief, origin, memory, base)
-    live.begin = str(header["begin"])
+    live.begin, live.doubted = str(header["begin"]), header["doubted"]
     live.surprise = math.nan if header["surprise"] is None else float(header["surprise"])
     live.counts.update({name: int(header["counts"][name]) for name in live.counts})
     live.gate.restore(header["gate"])
@@ -93,12 +97,9 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
 
 
 def _base(live: "LiveFilter") -> Entry | None:
-    """The first step that can be run again: for earlier ones the label that was due is gone."""
-    delay, first = live.feed.delay, live.log.first
-    for entry in live.log.entries:
-        if entry.belief is not None and (entry.number < delay or entry.number - delay >= first):
-            return entry
-    return None
+    """The first step from which on all can be run again."""
+    begin = live.log.runs_from(live.feed.delay)
+    return next((e for e in live.log.entries if e.belief is not None and e.number >= begin), None)
 
 
 def _entry(live: "LiveFilter", i: int, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Entry:
@@ -111,6 +112,8 @@ def _entry(live: "LiveFilter", i: int, tensors: dict[str, np.ndarray], header: d
         asked=bool(tensors["asked"][i]),
         label=float(tensors["label"][i]),
         held=bool(tensors["held"][i]),
+        stand_in=float(tensors["stand_in"][i]),
+        came=tensors["came"][i] if tensors["gated"][i] else None,
         begin=str(header["begins"][i]),
         flags=[str(flag) for flag in header["flags"][i]],
         features=tensors["features"][i],

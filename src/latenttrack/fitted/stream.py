@@ -12,6 +12,7 @@ import numpy as np
 from latenttrack.data.reading import Table, choose_time, read_table
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.alarm import PERIOD
 from latenttrack.filtering.batch import Events, run_events
 from latenttrack.filtering.gate import GateSettings
 from latenttrack.filtering.keeping import LiveState, keep, restore
@@ -22,6 +23,7 @@ from latenttrack.store.tensors import read_tensors, write_tensors
 
 _KIND = "snapshot"
 _LIVE = "live."
+_MOST_LEVELS = 1000
 
 
 class Stream(LiveFilter):
@@ -36,8 +38,10 @@ class Stream(LiveFilter):
         gate: a policy ("hold", "clip", "reset", "off"), or all its settings.
         buffer: steps that a label may be late and still be taken in.
         levels: of the quantiles that are reported.
+        alarm: labels between two false drift alarms, at least, on average; 0 for no alarm.
 
     Attributes:
+        choices: policy of the gate, buffer and alarm.
         extra: JSON-safe fields of the user's own, kept in snapshots.
     """
 
@@ -49,6 +53,7 @@ class Stream(LiveFilter):
         gate: GateSettings | str = "hold",
         buffer: int = BUFFER,
         levels: tuple[float, ...] = LEVELS,
+        alarm: int | float = PERIOD,
     ):
         if model.pipeline is None or model.feed is None:
             raise LatentTrackError(
@@ -61,9 +66,12 @@ class Stream(LiveFilter):
                 "mix them with lt.pool(model), or fit with seeds=1."
             )
         settings = GateSettings(gate) if isinstance(gate, str) else gate
-        super().__init__(_compiled(model, levels), model.pipeline, model.feed, gate=settings, buffer=buffer)
+        program = _compiled(model, _checked(levels))
+        super().__init__(program, model.pipeline, model.feed, gate=settings, buffer=buffer, alarm=alarm)
         self.model, self.extra = model, dict[str, Any]()
-        self._settings = {"gate": asdict(settings), "buffer": buffer, "levels": list(levels)}
+        self.choices = {"gate": settings.policy, "buffer": buffer, "alarm": alarm}
+        self._settings = {**self.choices, "gate": asdict(settings), "levels": list(levels)}
+        self._fingerprint = fingerprint(model)
         if past is not None:
             self.absorb(past, trained=model.trained_on(past))
         elif model.start is not None:
@@ -109,7 +117,7 @@ class Stream(LiveFilter):
             {
                 "of": header,
                 "settings": self._settings,
-                "fingerprint": fingerprint(self.model),
+                "fingerprint": self._fingerprint,
                 "live": state.header,
                 "extra": self.extra,
             },
@@ -139,6 +147,7 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
             gate=GateSettings(**settings["gate"]),
             buffer=settings["buffer"],
             levels=tuple(settings["levels"]),
+            alarm=settings["alarm"],
         )
         restore(stream, LiveState(live, header["live"]), str(path))
         stream.model, stream.extra = model, dict(header["extra"])
@@ -170,6 +179,16 @@ def _events(live: Stream, table: Table, time: str | None) -> Events:
     row = np.array([numbers(name) for name in feed.inputs]).reshape(len(feed.inputs), count).T
     label = numbers(None if feed.source is not None else feed.target)
     return Events(np.array(stamps, np.int64 if feed.clock else float), row, label, numbers(feed.source))
+
+
+def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:
+    """Probabilities, or an error."""
+    known = 0 < len(levels) <= _MOST_LEVELS and all(
+        isinstance(level, int | float) and not isinstance(level, bool) and 0 < level < 1 for level in levels
+    )
+    if not known:
+        raise LatentTrackError(f"levels are {levels!r}: give up to {_MOST_LEVELS} numbers between 0 and 1.")
+    return levels
 
 
 def _compiled(model: Model, levels: tuple[float, ...]) -> Program:
