@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window
 from latenttrack.models.predictive import Predictive
-from latenttrack.models.ring import empty_ring, oldest, push, step_key
+from latenttrack.models.ring import Ring, empty_ring, oldest, push, step_key
 from latenttrack.models.warped import Warped, find_bin, require_mixture
 
 
@@ -30,7 +30,7 @@ class RecalibratedState(NamedTuple):
 
     inner: State
     counts: Float[Array, " B"]
-    recent: Predictive  # a ring: leaves [D, ...]
+    recent: Ring
     steps: UInt32[Array, ""]  # so far: the ring is void before step D
 
 
