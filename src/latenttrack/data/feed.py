@@ -155,14 +155,14 @@ def as_float(value: object) -> float | None:
 def to_nanoseconds(value: object) -> int:
     """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
     try:
+        if isinstance(value, np.datetime64) and value == value:  # NaT is unlike itself
+            return int(value.astype("datetime64[ns]").view(np.int64))
         if isinstance(value, str):
             value = datetime.fromisoformat(value)
         if isinstance(value, datetime):
             aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value
             elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
             return ((elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds) * 1000
-        if isinstance(value, np.datetime64) and not np.isnat(value):
-            return int(value.astype("datetime64[ns]").astype(np.int64))
         if isinstance(value, int | float) and abs(value) < 9e9:
             # Microseconds since 1970 are exact in float64; nanoseconds would not be.
             return round(float(value) * 1e6) * 1000

@@ -77,7 +77,6 @@ class Gate:
 
     def __post_init__(self) -> None:
         self.runs = self.runs or [_Run() for _ in self.limits]
-        self._low, self._high = (np.array([pair[i] for pair in self.limits[:-1]]) for i in (0, 1))
 
     @property
     def active(self) -> bool:
@@ -88,15 +87,16 @@ class Gate:
         """The columns of a row whose values are to be kept out."""
         if not self.active:
             return []
-        outside = (row < self._low) | (row > self._high)
         found = []
-        for i in np.flatnonzero(outside).tolist() if outside.any() else ():
-            run = self.runs[i]
-            run.fault(float(row[i]))
-            if not run.open:
-                found.append(i)
-        for i, run in enumerate(self.runs[:-1]):
-            if run.length and not outside[i] and row[i] == row[i]:
+        # A loop over floats: for as many columns as a stream has, arrays would take longer.
+        for i, (value, (low, high), run) in enumerate(
+            zip(row.tolist(), self.limits[:-1], self.runs[:-1], strict=True)
+        ):
+            if value < low or value > high:
+                run.fault(value)
+                if not run.open:
+                    found.append(i)
+            elif run.length and value == value:
                 run.end()
         return found
 

@@ -1,4 +1,4 @@
-"""The compiled functions of a live filter: one step, one score. All that a step leaves behind is one array."""
+"""The compiled functions of a live filter: one step, one score. What a step leaves behind is one array."""
 
 import math
 from typing import NamedTuple
@@ -10,10 +10,12 @@ from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
 from latenttrack.filtering.device import live_device
 from latenttrack.filtering.packing import Packing
-from latenttrack.models.base import AbstractTracker, step
+from latenttrack.models.base import AbstractTracker, State, step
 from latenttrack.models.predictive import Predictive
 
 Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, its report, its forecast
+# A sum of more than 32 numbers would be made in two operations, that of its terms being a third.
+_OPTIONS = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 
 
@@ -59,8 +61,8 @@ class Program:
         square = scale**2
         self._gain = np.array([scale, scale, square, square, *[scale] * len(levels)])
         self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
-        self.step = jax.jit(self._step)
-        self._scores = jax.jit(self._score)
+        self.step = jax.jit(self._step, compiler_options=_OPTIONS)
+        self._scores = jax.jit(self._score, compiler_options=_OPTIONS)
 
     def start(self) -> Track:
         """The belief before any data; its report and forecast are void."""
@@ -90,7 +92,7 @@ class Program:
         return inputs
 
     def report(self, track: Track) -> np.ndarray:
-        """[mean, sd, aleatoric, epistemic, quantiles...] in original units, of the step that left the track."""
+        """[mean, sd, aleatoric, epistemic, quantiles...] of the track's step, in original units."""
         report: np.ndarray = self._offset + self._gain * np.asarray(track)[self._report]
         return report
 
@@ -100,12 +102,12 @@ class Program:
         pit, log_prob = np.asarray(self._scores(track, np.float32((y - loc) / scale))).tolist()
         return pit, log_prob - math.log(scale)
 
-    def _begin(self, state: Array) -> Track:
+    def _begin(self, state: State) -> Track:
         rest = jnp.zeros(self._report.stop - self._report.start + self.forecasts.size)
         # All later tracks are where the first one is: this is what chooses the device.
         return jax.device_put(jnp.concatenate([self.beliefs.pack(state), rest]), live_device())
 
-    def _step(self, track: Track, inputs: Float[Array, " n"]) -> Track:
+    def _step(self, track: Track, inputs: Float[Array, " m"]) -> Track:
         """The track after the due label and the new features: update, advance, predict."""
         F = self._features
         due = (inputs[:F], inputs[-3], inputs[-2] > 0)

@@ -203,7 +203,9 @@ class Joined(AbstractComponents):
     def split(self, weights: Float[Array, " K"]) -> "list[tuple[AbstractComponents, Float[Array, ' k']]]":
         """Each part with its weights."""
         ends = itertools.accumulate(part.loc.shape[0] for part in self.parts)
-        return [(part, weights[end - part.loc.shape[0] : end]) for part, end in zip(self.parts, ends, strict=True)]
+        return [
+            (part, weights[end - part.loc.shape[0] : end]) for part, end in zip(self.parts, ends, strict=True)
+        ]
 
 
 def join(parts: Sequence[AbstractComponents]) -> AbstractComponents:

@@ -50,7 +50,7 @@ def lay_ladder(
     """
     place, slope = lay_nodes(SPACING)
     p = densities(mean + sd * place)
-    climb = running_sum(cell_integrals(slope * p))
+    climb = running_sum(cell_integrals(jnp.asarray(slope) * p))
     # Nothing at all if every component is too narrow: then F is 0 up to the last node.
     F = jnp.pad(climb / jnp.maximum(climb[-1], jnp.finfo(p.dtype).tiny), (1, 0))
     inner = slice(1, -1)
@@ -79,7 +79,9 @@ def start_quantiles(ladder: Ladder, levels: Float[Array, " Q"]) -> Float[Array, 
     width, rise = jnp.diff(u), jnp.maximum(jnp.diff(F), info.tiny)
     # Slopes beyond three times the mean slope would make the cubic fall somewhere (Fritsch and Carlson).
     mean_slope = width / rise
-    first, last = (jnp.minimum(rise / jnp.maximum(p_end * width, info.tiny), 3.0) for p_end in (p[:-1], p[1:]))
+    first, last = (
+        jnp.minimum(rise / jnp.maximum(p_end * width, info.tiny), 3.0) for p_end in (p[:-1], p[1:])
+    )
     cells = jnp.stack([u[:-1], F[:-1], mean_slope, width, first, last], axis=1)
     which = jnp.sum(F[1:-1] <= levels[:, None], axis=1)
     start, low, mean_slope, width, first, last = cells[which].T

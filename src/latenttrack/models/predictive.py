@@ -91,7 +91,13 @@ class Predictive(eqx.Module):
         mean, sd = self.mean, jnp.sqrt(self.variance)
         start = start_quantiles(self.ladder(), levels)
         scale = jnp.min(jnp.stack([jnp.min(part.scale) for part, _ in self._parts]))
-        return find_levels(lambda y: (self.cdfs(y), self.densities(y)), levels, start, bracket_levels(levels, mean, sd), scale)
+        return find_levels(
+            lambda y: (self.cdfs(y), self.densities(y)),
+            levels,
+            start,
+            bracket_levels(levels, mean, sd),
+            scale,
+        )
 
     def interval(self, level: float) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The central interval that holds `level` of the probability."""
