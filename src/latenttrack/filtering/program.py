@@ -66,11 +66,13 @@ class Program:
 
     def start(self) -> Track:
         """The belief before any data; its report and forecast are void."""
-        return self._begin(self._tracker.init())
+        # Compiled as one program, which a cache keeps: one operation after another takes longer to start.
+        return self._place(jax.jit(lambda: self._begin(self._tracker.init()))())
 
     def renew(self, track: Track) -> Track:
         """The belief where training data end; see `AbstractTracker.renew`."""
-        return self._begin(self._tracker.renew(self.beliefs.unpack(track[: self.beliefs.size])))
+        state = self.beliefs.unpack(jnp.asarray(np.asarray(track)[: self.beliefs.size]))
+        return self._place(self._begin(self._tracker.renew(state)))
 
     def inputs(self, due_x: np.ndarray, due_y: float, x: np.ndarray, number: int) -> np.ndarray:
         """[2 F + 3] all that `step` hears.
@@ -104,8 +106,11 @@ class Program:
 
     def _begin(self, state: State) -> Track:
         rest = jnp.zeros(self._report.stop - self._report.start + self.forecasts.size)
-        # All later tracks are where the first one is: this is what chooses the device.
-        return jax.device_put(jnp.concatenate([self.beliefs.pack(state), rest]), live_device())
+        return jnp.concatenate([self.beliefs.pack(state), rest])
+
+    def _place(self, track: Track) -> Track:
+        """All later tracks are where the first one is: this is what chooses the device."""
+        return jax.device_put(track, live_device())
 
     def _step(self, track: Track, inputs: Float[Array, " m"]) -> Track:
         """The track after the due label and the new features: update, advance, predict."""
