@@ -189,7 +189,7 @@ def parse(description: str) -> argparse.Namespace:
     parser.add_argument(
         "--torch-python",
         type=Path,
-        default=os.environ.get("LATENTTRACK_TORCH_PYTHON", HERE.parents[1] / "torchenv/bin/python"),
+        default=Path(os.environ.get("LATENTTRACK_TORCH_PYTHON", HERE.parents[1] / "torchenv/bin/python")),
         help="interpreter of an environment with PyTorch (LATENTTRACK_TORCH_PYTHON)",
     )
     return parser.parse_args()

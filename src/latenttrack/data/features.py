@@ -213,7 +213,7 @@ class Pipeline:
         if self.labels and math.isinf(label):
             raise LatentTrackError(f"the label is {label}: give NaN if it is missing.")
         _check_time(time, self.clock)
-        ticks = int(np.datetime64(time, "ns").astype(np.int64)) if self.clock else float(time)
+        ticks = int(np.asarray(time, "datetime64[ns]").astype(np.int64)) if self.clock else float(time)
         return self.follow(state, ticks, x, key, label)
 
     def steps(

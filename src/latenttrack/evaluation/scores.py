@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from latenttrack.models.components import Gaussian, gaussian_mean_distance
-from latenttrack.models.grid import Grid, Spacing, lay_grid, warp_grid
+from latenttrack.models.grid import Grid, lay_grid, warp_grid
+from latenttrack.models.ladder import Spacing
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.transformed import TransformedPredictive
 from latenttrack.models.warped import Warped

@@ -93,7 +93,6 @@ class Gate:
 
     def __post_init__(self) -> None:
         self.runs = self.runs or [_Run() for _ in self.limits]
-        self._low, self._high = (np.array([pair[i] for pair in self.limits[:-1]]) for i in (0, 1))
 
     @property
     def active(self) -> bool:
@@ -104,14 +103,14 @@ class Gate:
         """The columns of a row whose values are to be kept out."""
         if not self.active:
             return []
-        outside = (row < self._low) | (row > self._high)
         found = []
-        for i in np.flatnonzero(outside).tolist() if outside.any() else ():
-            self.runs[i].fault(float(row[i]), step)
-            if not self.runs[i].open:
-                found.append(i)
-        for i, run in enumerate(self.runs[:-1]):
-            if run.length and not outside[i] and row[i] == row[i]:
+        # A loop over floats: for as many columns as a stream has, arrays would take longer.
+        for i, (value, (low, high)) in enumerate(zip(row.tolist(), self.limits[:-1], strict=True)):
+            if value < low or value > high:
+                self.runs[i].fault(value, step)
+                if not self.runs[i].open:
+                    found.append(i)
+            elif self.runs[i].length and value == value:
                 self._within(i)
         return found
 

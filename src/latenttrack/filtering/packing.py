@@ -30,16 +30,23 @@ class Packing(NamedTuple):
         return sum(leaf.size for leaf in self.leaves)
 
     def pack(self, tree: PyTree[Array]) -> Float32[Array, " n"]:
-        """All leaves, one after another."""
-        words = [_to_words(leaf).reshape(-1) for leaf in jax.tree.leaves(tree)]
+        """All leaves, one after another; scalars first, as together they are one operation."""
+        leaves = [_to_words(leaf) for leaf in jax.tree.leaves(tree)]
+        scalars = [leaf for leaf in leaves if leaf.ndim == 0]
+        others = [leaf.reshape(-1) for leaf in leaves if leaf.ndim > 0]
+        words = [jnp.stack(scalars), *others] if scalars else others
         return jnp.concatenate(words) if words else jnp.zeros(0, jnp.float32)
 
     def unpack(self, words: Float32[Array, " n"]) -> PyTree[Array]:
         """The inverse of `pack`."""
-        leaves, start = [], 0
+        leaves, scalar = [], 0
+        start = sum(not leaf.shape for leaf in self.leaves)
         for leaf in self.leaves:
-            leaves.append(_from_words(words[start : start + leaf.size], leaf.dtype).reshape(leaf.shape))
-            start += leaf.size
+            if leaf.shape:
+                part, start = words[start : start + leaf.size], start + leaf.size
+            else:
+                part, scalar = words[scalar], scalar + 1
+            leaves.append(_from_words(part, leaf.dtype).reshape(leaf.shape))
         return jax.tree.unflatten(self.structure, leaves)
 
 

@@ -1,4 +1,4 @@
-"""The compiled functions of a live filter: a step, a score. All that a step leaves behind is one array."""
+"""The compiled functions of a live filter: one step, one score. What a step leaves behind is one array."""
 
 import math
 from collections.abc import Sequence
@@ -19,6 +19,8 @@ from latenttrack.models.predictive import Predictive
 
 Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, its report, its forecast
 AnyTrack = Track | Float32[np.ndarray, " n"]
+# A sum of more than 32 numbers would be made in two operations, that of its terms being a third.
+_OPTIONS = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -65,18 +67,21 @@ class Program:
         square = scale**2
         self._gain = np.array([scale, scale, square, square, *[scale] * len(levels)])
         self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
-        self.step = jax.jit(self._step)
-        self._scores = jax.jit(self._score)
+        self.step = jax.jit(self._step, compiler_options=_OPTIONS)
+        self._scores = jax.jit(self._score, compiler_options=_OPTIONS)
         self._many_scores = jax.jit(jax.vmap(self._score))
         self._scan = jax.jit(lambda track, rows: jax.lax.scan(self._leave, track, rows)[1])
 
     def start(self) -> Track:
         """The belief before any data; its report and forecast are void."""
-        return self._begin(self._tracker.init())
+        # Compiled as one program, which a cache keeps: one operation after another takes longer to start.
+        belief = jax.jit(lambda: self.beliefs.pack(self._tracker.init()))()
+        return self.join(np.asarray(belief), None)
 
     def renew(self, track: Track) -> Track:
         """The belief where training data end; see `AbstractTracker.renew`."""
-        return self._begin(self._tracker.renew(self.beliefs.unpack(track[: self.beliefs.size])))
+        state = self.beliefs.unpack(jnp.asarray(np.asarray(track)[: self.beliefs.size]))
+        return self._begin(self._tracker.renew(state))
 
     def fold(self, series: Series) -> Track:
         """The belief after the rows of a prepared series with a single stream."""

@@ -38,7 +38,7 @@ from latenttrack.models.base import AbstractTracker, State, Terms, Window
 from latenttrack.models.components import join
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.references import AbstractReference
-from latenttrack.models.ring import empty_ring, oldest, push, step_key
+from latenttrack.models.ring import Ring, empty_ring, oldest, push, step_key
 from latenttrack.models.warped import require_mixture
 
 SAFETY_NET = ("rls-t", "seasonal-naive", "last-label")  # what stands beside a network unless told otherwise
@@ -52,7 +52,7 @@ class AveragedState(NamedTuple):
     main: State
     references: tuple[State, ...]
     log_weights: Float[Array, " M"]
-    recent: tuple[Predictive, ...]  # a ring for each member: leaves [D, ...]
+    recent: Ring  # of tuples with one forecast for each member
     steps: UInt32[Array, ""]  # so far: the ring is void before step D
 
 
@@ -89,7 +89,7 @@ class Averaged(AbstractTracker):
 
         A label of which no member gave a likelihood says nothing about them: the weights stay.
         """
-        scores = jnp.stack([forecast.log_prob(y) for forecast in oldest(state.recent)])
+        scores = _log_probs(oldest(state.recent), y)
         given = jnp.isfinite(scores)
         scores = jnp.where(given, scores, _IMPOSSIBLE)
         moved = jnp.log(self._shared(jax.nn.softmax(state.log_weights + self.power * scores)))
@@ -150,3 +150,14 @@ class Averaged(AbstractTracker):
         others = zip(self.references, references, strict=True)
         first = require_mixture(self.main.predict(main, x, key))
         return (first, *(r.predict(s, x, key) for r, s in others))
+
+
+def _log_probs(forecasts: tuple[Predictive, ...], y: Float[Array, ""]) -> Float[Array, " M"]:
+    """log p_m(y) of M mixtures: a row of log densities for each, filled up with those of nothing.
+
+    In one go this is a few operations, where one after another it is a few for each.
+    """
+    rows = [forecast.log_weights + forecast.components.log_prob(y) for forecast in forecasts]
+    K = max(row.shape[0] for row in rows)
+    filled = [jnp.pad(row, (0, K - row.shape[0]), constant_values=-jnp.inf) for row in rows]
+    return logsumexp(jnp.stack(filled), axis=1)

@@ -50,7 +50,7 @@ def lay_ladder(
     """
     place, slope = lay_nodes(SPACING)
     p = densities(mean + sd * place)
-    climb = running_sum(cell_integrals(slope * p))
+    climb = running_sum(cell_integrals(jnp.asarray(slope) * p))
     # Nothing at all if every component is too narrow: then F is 0 up to the last node.
     F = jnp.pad(climb / jnp.maximum(climb[-1], jnp.finfo(p.dtype).tiny), (1, 0))
     inner = slice(1, -1)

@@ -1,4 +1,4 @@
-"""Where a distribution function reaches given levels: Newton's method within a bracket, all levels at once."""
+"""Where a distribution function reaches given levels: Newton's method within brackets, all at once."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -47,8 +47,9 @@ def find_levels(
     Every round measures F and the density p at the newest points, which narrows the brackets, and takes a
     Newton step d = (q - F) / p; or halves the bracket, if d would leave it or does not shrink. The error that
     a Newton step leaves is d^2 |p'| / 2 p. The log density of a normal or Student-t component of scale s
-    falls by at most u / s per unit, u = |y - loc| / s, and where u > 13 single precision knows of no
-    density. So after a last step of at most 5e-3 s, s the smallest scale, less than 2e-4 s is left (at u < 3, where quantiles usually are, 4e-5).
+    falls by at most u / s per unit, u = |y - loc| / s, and where u > 13 single precision knows of no density.
+    So after a last step of at most 5e-3 s, s the smallest scale, less than 2e-4 s is left (4e-5 s at u < 3,
+    where quantiles usually are).
 
     Args:
         measure: y -> (F, p).

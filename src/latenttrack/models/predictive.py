@@ -39,12 +39,12 @@ class Predictive(eqx.Module):
     @property
     def mean(self) -> Float[Array, ""]:
         """E[y]."""
-        return jnp.sum(self.weights * self.components.mean())
+        return self._averages[0]
 
     @property
     def aleatoric(self) -> Float[Array, ""]:
         """Noise: the mean of the component variances."""
-        return jnp.sum(self.weights * self.components.variance())
+        return self._averages[1]
 
     @property
     def epistemic(self) -> Float[Array, ""]:
@@ -133,6 +133,11 @@ class Predictive(eqx.Module):
     def ladder(self) -> Ladder:
         """The density around the mean, and a rough distribution function."""
         return lay_ladder(self.densities, self.mean, jnp.sqrt(self.variance))
+
+    @property
+    def _averages(self) -> Float[Array, "2"]:
+        """Of the components' means and variances: one product, which is fewer operations than two sums."""
+        return jnp.stack([self.components.mean(), self.components.variance()]) @ self.weights
 
     @property
     def _parts(self) -> list[tuple[AbstractComponents, Float[Array, " k"]]]:

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window
+from latenttrack.models.ladder import running_sum
 from latenttrack.models.predictive import Predictive
-from latenttrack.models.ring import empty_ring, oldest, push, step_key
+from latenttrack.models.ring import Ring, empty_ring, oldest, push, step_key
 from latenttrack.models.warped import Warped, find_bin, require_mixture
 
 
@@ -30,7 +31,7 @@ class RecalibratedState(NamedTuple):
 
     inner: State
     counts: Float[Array, " B"]
-    recent: Predictive  # a ring: leaves [D, ...]
+    recent: Ring
     steps: UInt32[Array, ""]  # so far: the ring is void before step D
 
 
@@ -98,7 +99,7 @@ class Recalibrated(AbstractTracker):
 
     def knots(self, counts: Float[Array, " B"]) -> Float[Array, " edges"]:
         """H at 0, 1 / B, ..., 1: the running sums of the bins' shares."""
-        climb = jnp.cumsum(counts + self.prior / self.bins)
+        climb = running_sum(counts + self.prior / self.bins)
         return jnp.concatenate([jnp.zeros(1), climb / climb[-1]])
 
     def replay(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from latenttrack.models.base import AbstractTracker, State, Terms, Window, observe
@@ -55,6 +56,16 @@ def point_errors(reference: AbstractReference, window: Window) -> Float[Array, "
     return jax.vmap(one)(window)
 
 
+def _file(labels: Float[Array, " L"], y: Float[Array, ""], back: int) -> Float[Array, " L"]:
+    """The ring with the label of `back` steps ago; a choice compiles better than writing into an array."""
+    return jnp.where(np.arange(len(labels)) == len(labels) - back, y, labels)
+
+
+def _begin_step(labels: Float[Array, " L"]) -> Float[Array, " L"]:
+    """The ring at the next step, whose label is not known."""
+    return jnp.concatenate([labels[1:], jnp.full(1, jnp.nan, labels.dtype)])
+
+
 class RepeatState(NamedTuple):
     """A ring of labels by step (NaN where not known), newest last; the last known label; the noise."""
 
@@ -84,12 +95,13 @@ class Repeat(AbstractReference):
         del x
         repeated = state.labels[-self.delay - self.lag]
         residual = y - jnp.where(jnp.isnan(repeated), state.last, repeated)
-        return RepeatState(state.labels.at[-self.delay].set(y), y, self.noise.update(state.noise, residual))
+        labels = _file(state.labels, y, self.delay)
+        return RepeatState(labels, y, self.noise.update(state.noise, residual))
 
     def advance(self, state: RepeatState, x: Float[Array, " F"]) -> RepeatState:
         """A new step begins; its label is not known."""
         del x
-        return state._replace(labels=jnp.roll(state.labels, -1).at[-1].set(jnp.nan))
+        return state._replace(labels=_begin_step(state.labels))
 
     def locate(self, state: RepeatState, x: Float[Array, " F"]) -> Float[Array, ""]:
         """The label of `lag` steps before this one."""
@@ -142,7 +154,7 @@ class SeasonalDifference(AbstractReference):
         """File the label under its step, `delay` before the one to come, and learn how it was missed."""
         del x
         return SeasonalDifferenceState(
-            state.labels.at[-self.delay].set(y),
+            _file(state.labels, y, self.delay),
             y,
             jnp.full_like(state.age, self.delay - 1),
             state.points,
@@ -152,7 +164,7 @@ class SeasonalDifference(AbstractReference):
     def advance(self, state: SeasonalDifferenceState, x: Float[Array, " F"]) -> SeasonalDifferenceState:
         """A new step begins; its label is not known, its point forecast is."""
         del x
-        labels = jnp.roll(state.labels, -1).at[-1].set(jnp.nan)
+        labels = _begin_step(state.labels)
         age = state.age + 1
         change = labels[self.lag] - labels[jnp.maximum(self.lag - age, 0)]
         point = state.last + self.weight * jnp.where(jnp.isnan(change), 0.0, change)

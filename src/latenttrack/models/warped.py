@@ -107,7 +107,7 @@ def _shift(mixture: Predictive, knots: Float[Array, " edges"]) -> Float[Array, "
     """Int D du and int (u - E) D du. F is that of the ladder; D is 0 at both its ends."""
     ladder = mixture.ladder()
     D = ladder.step * (_piecewise(ladder.F, knots) - ladder.F)
-    return jnp.stack([jnp.sum(D), jnp.sum(ladder.away * D)])
+    return jnp.stack([jnp.ones_like(D), ladder.away]) @ D
 
 
 def _piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Float[Array, "*shape"]:

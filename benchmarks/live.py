@@ -1,0 +1,138 @@
+"""The live filter, one event at a time from Python: `predict` and the label, with the whole default preset.
+
+Each side runs a block of events in turn, so that all see the same machine. The peers are a step of recursive
+least squares in NumPy with as many features (forecast, five quantiles, update; no reading of events, no
+making of features), and the same network in eager PyTorch (mean and variance; no features, no quantiles).
+Only the network alone is compared with the latter; the preset runs two regressions and a safety net beside
+it.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+from measuring import MODEL, NAMES, Row, TorchPeer, parse, show, show_seconds
+from stream import random_walk
+
+from latenttrack.data.features import Pipeline
+from latenttrack.data.feed import Feed
+from latenttrack.data.known_label import KNOWN_LABEL
+from latenttrack.data.series import Series
+from latenttrack.filtering.live import LiveFilter
+from latenttrack.models.registry import build
+from latenttrack.models.task import Task
+
+HOURS = np.timedelta64(1, "h")
+WARM, BLOCK = 300, 50  # events before the clock runs; events of one side at a time
+MEDIAN, TAIL = 150e-6, 500e-6  # seconds, on a quiet machine
+PRESET = {
+    "informant": "rls",
+    "safety_net": ["rls-t", "seasonal-naive", "last-label"],
+    "predictor": [16],
+    "features": 8,
+    "anchor": "last-label",
+    "recalibrate": True,
+}
+Work = Callable[[int], None]  # handles the event of that number
+
+
+def hourly(steps: int, delay: int) -> Series:
+    """The random walk with a clock."""
+    x, y = random_walk(steps)
+    hours = np.datetime64("2026-01-01T00", "ns") + np.arange(steps) * HOURS
+    return Series(x=x, y=y, time=hours, names=NAMES, delay=delay, period=24)
+
+
+def live(name: str, data: Series, settings: Mapping[str, object], *, wide: bool) -> tuple[Work, int]:
+    """One event of a live filter and the label that is known by then; and its number of features."""
+    choices = {"labels": True, "differences": {KNOWN_LABEL: range(1, 25)}} if wide else {"calendar": {}}
+    pipeline = Pipeline.fit(data, **choices)
+    task = Task.of(pipeline.transform(data))
+    stream = LiveFilter(build(name, task, jax.random.key(0), **settings), pipeline, Feed.of(data))
+
+    def event(t: int) -> None:
+        stream.predict(data.x[t], time=data.time[t])
+        known = t - data.delay + 1  # due at the next event
+        if known >= 0:
+            stream.observe(float(data.y[known]), time=data.time[known])
+
+    return event, len(pipeline.names)
+
+
+def least_squares(data: Series, features: int, forgetting: float = 0.9999) -> Work:
+    """One step of recursive least squares, with the normal quantiles of its running error."""
+    rows = np.random.default_rng(0).normal(size=(len(data), features + 1))
+    levels = np.array([-1.645, -0.674, 0.0, 0.674, 1.645])
+    w, P, variance = np.zeros(features + 1), np.eye(features + 1), 1.0
+
+    def event(t: int) -> None:
+        nonlocal w, P, variance
+        phi = rows[t]
+        mean = w @ phi
+        (mean + np.sqrt(variance) * levels).tolist()
+        error = data.y[t] - mean
+        variance += 0.02 * (error**2 - variance)
+        gain = P @ phi
+        scaled = gain / (forgetting + phi @ gain)
+        w = w + scaled * error
+        P = (P - np.outer(scaled, gain)) / forgetting
+
+    return event
+
+
+def measure(sides: Mapping[str, Work], events: int) -> dict[str, np.ndarray]:
+    """Seconds of every event after the first `WARM`, the sides block by block in turn."""
+    for work in sides.values():
+        for t in range(WARM):
+            work(t)
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for begin in range(WARM, WARM + events, BLOCK):
+        for name, work in sides.items():
+            for t in range(begin, begin + BLOCK):
+                start = time.perf_counter()
+                work(t)
+                seconds[name].append(time.perf_counter() - start)
+    return {name: np.array(values) for name, values in seconds.items()}
+
+
+def rows(*, quick: bool, torch: TorchPeer | None) -> list[Row]:
+    events = 500 if quick else 3_000
+    sides: dict[str, Work] = {}
+    for delay in (1, 6):
+        data = hourly(WARM + events, delay)
+        for K in (100, 32):
+            sides[f"delay {delay}, K = {K}"], size = live("latent-track", data, {**PRESET, "K": K}, wide=True)
+    sides["least squares"] = least_squares(data, size)
+    sides["network"], _ = live(MODEL, hourly(WARM + events, 1), {"K": 100}, wide=False)
+    seconds = measure(sides, events)
+    regression, network = (float(np.median(seconds.pop(name))) for name in ("least squares", "network"))
+    table = []
+    for name, values in seconds.items():
+        p50, p99 = np.quantile(values, [0.5, 0.99]).tolist()
+        table += [_below(f"live, {name}: median", p50, MEDIAN), _below(f"live, {name}: 99 %", p99, TAIL)]
+        ratio = p50 / regression
+        what = f"live, {name} / NumPy least squares, {size} features"
+        shown = (show_seconds(p50), show_seconds(regression))
+        table.append(Row(what, *shown, ratio, "<= 5", ratio <= 5.0))
+    if torch is not None:
+        peer = torch.task("filter", 500 if quick else 2_000)()
+        ratio = peer / network
+        shown = (show_seconds(network), show_seconds(peer))
+        table.append(Row("live, network alone / eager PyTorch", *shown, ratio, ">= 5", ratio >= 5.0))
+    return table
+
+
+def _below(what: str, seconds: float, limit: float) -> Row:
+    ratio = seconds / limit
+    return Row(what, show_seconds(seconds), show_seconds(limit), ratio, "<= 1", ratio <= 1.0)
+
+
+if __name__ == "__main__":
+    options = parse(__doc__)
+    if options.torch_python.exists():
+        with TorchPeer(options.torch_python) as peer:
+            results = rows(quick=options.quick, torch=peer)
+    else:
+        results = rows(quick=options.quick, torch=None)
+    show(results, markdown=options.markdown)
