@@ -29,9 +29,7 @@ from latenttrack.filtering.program import Program, Track
 BUFFER = 96  # steps that a label may come late
 _LONGEST_BUFFER = 100_000
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
-# A leap in time that a broken clock is likelier to make than an outage: five years, or as many steps.
-_LEAP = 5 * 365 * 86_400 * 10**9
-_LEAP_STEPS = 1_000_000
+_DAY = 86_400 * 10**9
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -217,10 +215,14 @@ class LiveFilter:
         return self.feed.interval if self.feed.clock else 1
 
     def _doubt(self, when: int | float) -> None:
-        """Refuse a leap in time, unless the event before was one too: a single one would end the stream."""
-        newest = self.log.newest
-        leap = _LEAP if self.feed.clock else _LEAP_STEPS
-        if newest is None or when - newest.time <= leap:
+        """Refuse a leap in time, unless the event before was one too.
+
+        After a single wrong time all right ones would come too late. A stream may begin long after what its
+        model has seen.
+        """
+        newest, interval = self.log.newest, self.interval
+        leap = 30 * _DAY if interval is None else max(_LONGEST_GAP * interval, _DAY * self.feed.clock)
+        if newest is None or when - newest.time <= leap or not self.counts["events"]:
             self.doubted = None
         elif self.doubted is None or not 0 < when - self.doubted <= leap:
             self.doubted = when
