@@ -1,4 +1,7 @@
-"""The compiled functions of a live filter: one step, one score. Beliefs and forecasts are flat arrays."""
+"""The compiled functions of a live filter: one step, one score; and of S sampled paths at once.
+
+Beliefs and forecasts are flat arrays.
+"""
 
 from typing import NamedTuple
 
@@ -19,6 +22,7 @@ Words = UInt32[Array, " forecast"]  # a packed forecast
 
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_HALVINGS = 22  # of a bracket about ten standard deviations wide: what is left is a few millionths of one
 
 
 class Units(NamedTuple):
@@ -58,6 +62,10 @@ class Program:
         self.forecasts = Packing.of(jax.eval_shape(self._predict, state, x, self._key))
         self.step = jax.jit(self._step)
         self.score = jax.jit(self._score)
+        # For S paths; compiled when first used, which most streams never do.
+        self.roll = jax.jit(jax.vmap(self._roll, (0, 0, None)))
+        self.draw = jax.jit(jax.vmap(self._draw))
+        self.fan = jax.jit(self._fan)
 
     def start(self) -> Belief:
         """The belief before any data."""
@@ -95,11 +103,7 @@ class Program:
 
         The report is [mean, sd, aleatoric, epistemic, quantiles...] in original units.
         """
-        F = self._features
-        due = (inputs[:F], inputs[-2], inputs[-1] > 0)
-        key = jax.random.fold_in(self._key, number)
-        forecast, state = step(self._tracker, self.beliefs.unpack(belief), due, inputs[F:-2], key)
-        forecast = self._to_units(forecast)
+        forecast, state = self._run(belief, inputs, number)
         report = jnp.stack(
             [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
         )
@@ -109,6 +113,58 @@ class Program:
             jnp.concatenate([report, quantiles]),
             self.forecasts.pack(forecast),
         )
+
+    def _run(
+        self, belief: Belief, inputs: Float[Array, " inputs"], number: UInt32[Array, ""]
+    ) -> tuple[Predictive, State]:
+        F = self._features
+        due = (inputs[:F], inputs[-2], inputs[-1] > 0)
+        key = jax.random.fold_in(self._key, number)
+        forecast, state = step(self._tracker, self.beliefs.unpack(belief), due, inputs[F:-2], key)
+        return self._to_units(forecast), state
+
+    def _roll(
+        self, belief: Belief, inputs: Float[Array, " inputs"], number: UInt32[Array, ""]
+    ) -> tuple[Array, Array]:
+        """(belief, forecast) after one step of a path: `_step` without a report, which nobody reads."""
+        forecast, state = self._run(belief, inputs, number)
+        return self.beliefs.pack(state), self.forecasts.pack(forecast)
+
+    def _draw(self, forecast: Words, key: PRNGKeyArray) -> Float[Array, ""]:
+        """One label in original units."""
+        predictive: Predictive = self.forecasts.unpack(forecast)
+        return predictive.sample(key)
+
+    def _fan(self, forecasts: UInt32[Array, "S forecast"]) -> Float[Array, " report"]:
+        """[mean, sd, quantiles...] of the equal mixture of S forecasts, one of each path.
+
+        Averaging the paths' distributions, and not what was drawn from them, leaves out the noise of the last
+        draw (Rao and Blackwell). The q-quantile lies within Cantelli's bounds,
+
+            mean - sd sqrt((1 - q) / q)  and  mean + sd sqrt(q / (1 - q)),
+
+        and is found by bisection; the bracket is twice as wide, as variances are not all exact.
+        """
+        parts: Predictive = jax.vmap(self.forecasts.unpack)(forecasts)
+        means = jax.vmap(lambda part: part.mean)(parts)
+        noise = jax.vmap(lambda part: part.variance)(parts)
+        mean = jnp.mean(means)
+        sd = jnp.sqrt(jnp.mean(noise) + jnp.mean((means - mean) ** 2))
+
+        def halve(_: int, ends: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            low, high, q = ends
+            middle = low + 0.5 * (high - low)
+            below = jnp.mean(jax.vmap(lambda part: part.cdf(middle))(parts)) < q
+            return jnp.where(below, middle, low), jnp.where(below, high, middle), q
+
+        def quantile(q: Array) -> Array:
+            odds = jnp.sqrt(q / (1.0 - q))
+            ends = (mean - 2.0 * sd / odds, mean + 2.0 * sd * odds, q)
+            low, high, _ = jax.lax.fori_loop(0, _HALVINGS, halve, ends)
+            return low + 0.5 * (high - low)
+
+        quantiles = jax.vmap(quantile)(jnp.asarray(self.levels, jnp.float32))
+        return jnp.concatenate([jnp.stack([mean, sd]), quantiles])
 
     def _score(self, forecast: Words, y: Float[Array, ""]) -> Float[Array, "2"]:
         """[P(Y <= y), log p(y)] of a label in original units."""

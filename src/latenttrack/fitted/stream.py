@@ -8,6 +8,7 @@ from typing import Any
 
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.forecasting import Forecast
 from latenttrack.filtering.gate import GateSettings
 from latenttrack.filtering.keeping import LiveState, keep, restore
 from latenttrack.filtering.live import BUFFER, LiveFilter
@@ -56,13 +57,34 @@ class Stream(LiveFilter):
                 "mix them with lt.pool(model), or fit with seeds=1."
             )
         settings = GateSettings(gate) if isinstance(gate, str) else gate
-        super().__init__(_compiled(model, levels), model.pipeline, model.feed, gate=settings, buffer=buffer)
+        super().__init__(compiled(model, levels), model.pipeline, model.feed, gate=settings, buffer=buffer)
         self.model, self.extra = model, dict[str, Any]()
         self._settings = {"gate": asdict(settings), "buffer": buffer, "levels": list(levels)}
         if past is not None:
             self.absorb(past, trained=model.trained_on(past))
         elif model.start is not None:
             restore(self, model.start, "the model's own start")
+
+    def copy(self) -> "Stream":
+        """A stream in the same state, bit for bit, that goes its own way."""
+        twin = _fresh(self.model, self._settings)
+        restore(twin, keep(self), "the stream")
+        twin.model, twin.extra = self.model, dict(self.extra)
+        return twin
+
+    def forecast(
+        self,
+        steps: int,
+        recent: object = None,
+        covariates: object = None,
+        *,
+        samples: int = 200,
+        seed: int = 0,
+    ) -> Forecast:
+        """The target at each of the steps to come; the stream stays as it is. See `Model.forecast`."""
+        from latenttrack.fitted.forecast import forecast
+
+        return forecast(self.copy(), steps, recent, covariates, samples=samples, seed=seed)
 
     def snapshot(self, path: str | Path) -> None:
         """Write all that `lt.resume` needs to go on, bit for bit, atomically.
@@ -103,12 +125,7 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
                 f"{path} is a snapshot of another model: delete it to begin anew, or give its own model."
             )
         model = from_parts(own, header["of"], str(path)) if model is None else model
-        stream = Stream(
-            replace(model, start=None),
-            gate=GateSettings(**settings["gate"]),
-            buffer=settings["buffer"],
-            levels=tuple(settings["levels"]),
-        )
+        stream = _fresh(model, settings)
         restore(stream, LiveState(live, header["live"]), str(path))
         stream.model, stream.extra = model, dict(header["extra"])
         return stream
@@ -118,7 +135,17 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
         ) from None
 
 
-def _compiled(model: Model, levels: tuple[float, ...]) -> Program:
+def _fresh(model: Model, settings: dict[str, Any]) -> Stream:
+    """A stream that begins from nothing, with the settings of another one."""
+    return Stream(
+        replace(model, start=None),
+        gate=GateSettings(**settings["gate"]),
+        buffer=settings["buffer"],
+        levels=tuple(settings["levels"]),
+    )
+
+
+def compiled(model: Model, levels: tuple[float, ...]) -> Program:
     """The model's program: made once, and shared by all its streams."""
     assert model.pipeline is not None
     if levels not in model.programs:
