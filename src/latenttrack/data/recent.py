@@ -50,7 +50,7 @@ def read_rows(source: object, feed: Feed, *, clock: Sequence[str] = (), key: str
         key: the column that says which stream a row is of; all rows must be of one.
     """
     table = read_table(source)
-    needed = dict.fromkeys((*clock, *feed.inputs, target_column(feed)) if feed.clock else feed.inputs)
+    needed = dict.fromkeys((*(clock if feed.clock else ()), *feed.inputs, target_column(feed)))
     missing = [name for name in needed if name not in table.columns]
     if missing:
         raise LatentTrackError(
