@@ -3,11 +3,13 @@
 Beliefs and forecasts are flat arrays.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
 from latenttrack.data.series import Series
@@ -22,7 +24,7 @@ Words = UInt32[Array, " forecast"]  # a packed forecast
 
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-_HALVINGS = 22  # of a bracket about ten standard deviations wide: what is left is a few millionths of one
+_ROUNDS = 9  # of the search for a quantile: each leaves about a tenth of the bracket
 
 
 class Units(NamedTuple):
@@ -143,7 +145,8 @@ class Program:
 
             mean - sd sqrt((1 - q) / q)  and  mean + sd sqrt(q / (1 - q)),
 
-        and is found by bisection; the bracket is twice as wide, as variances are not all exact.
+        and is looked for in a bracket twice as wide, as variances are not all exact, and on the scale of
+        normal scores, where F is nearly a straight line.
         """
         parts: Predictive = jax.vmap(self.forecasts.unpack)(forecasts)
         means = jax.vmap(lambda part: part.mean)(parts)
@@ -151,17 +154,14 @@ class Program:
         mean = jnp.mean(means)
         sd = jnp.sqrt(jnp.mean(noise) + jnp.mean((means - mean) ** 2))
 
-        def halve(_: int, ends: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            low, high, q = ends
-            middle = low + 0.5 * (high - low)
-            below = jnp.mean(jax.vmap(lambda part: part.cdf(middle))(parts)) < q
-            return jnp.where(below, middle, low), jnp.where(below, high, middle), q
+        def score(y: Array) -> Array:
+            F = jnp.mean(jax.vmap(lambda part: part.cdf(y))(parts))
+            return ndtri(jnp.clip(F, 1e-6, 1.0 - 1e-6))
 
         def quantile(q: Array) -> Array:
-            odds = jnp.sqrt(q / (1.0 - q))
-            ends = (mean - 2.0 * sd / odds, mean + 2.0 * sd * odds, q)
-            low, high, _ = jax.lax.fori_loop(0, _HALVINGS, halve, ends)
-            return low + 0.5 * (high - low)
+            odds, goal = jnp.sqrt(q / (1.0 - q)), ndtri(q)
+            ends = jnp.stack([mean - 2.0 * sd / odds, mean + 2.0 * sd * odds])
+            return _crossing(score, goal, ends, (ends - mean) / sd)
 
         quantiles = jax.vmap(quantile)(jnp.asarray(self.levels, jnp.float32))
         return jnp.concatenate([jnp.stack([mean, sd]), quantiles])
@@ -176,3 +176,34 @@ class Program:
 
     def _to_units(self, forecast: Predictive) -> Predictive:
         return forecast.affine(jnp.float32(self._units.loc), jnp.float32(self._units.scale))
+
+
+def _crossing(
+    f: Callable[[Array], Array], goal: Float[Array, ""], ends: Float[Array, "2"], values: Float[Array, "2"]
+) -> Float[Array, ""]:
+    """Where a rising function reaches a goal.
+
+    The secant of a bracket is followed, but never closer than a tenth of the bracket to either end: so a
+    round leaves a tenth of the bracket where the function is nearly straight, and less than all of it always.
+
+    Args:
+        f: the function.
+        goal: its value that is looked for.
+        ends: the bracket.
+        values: about what `f` is there; on the right side of the goal, or they are moved there.
+    """
+
+    def guess(ends: Array, values: Array) -> Array:
+        share = (goal - values[0]) / jnp.maximum(values[1] - values[0], 1e-6)
+        return ends[0] + jnp.clip(share, 0.0, 1.0) * (ends[1] - ends[0])
+
+    def narrow(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        ends, values = bracket
+        margin = 0.1 * (ends[1] - ends[0])
+        y = jnp.clip(guess(ends, values), ends[0] + margin, ends[1] - margin)
+        value = f(y)
+        side = jnp.where(value < goal, 0, 1)
+        return ends.at[side].set(y), values.at[side].set(value)
+
+    outside = jnp.stack([jnp.minimum(values[0], goal - 1.0), jnp.maximum(values[1], goal + 1.0)])
+    return guess(*jax.lax.fori_loop(0, _ROUNDS, narrow, (ends, outside)))

@@ -44,7 +44,7 @@ def forecast(
     file = _file(model)
     clock = tuple(file.get("time", ()))
     if recent is not None:
-        known.append(_take_in(stream, read_rows(recent, stream.feed, clock=clock, key=file.get("key"))))
+        known.append(take_in(stream, read_rows(recent, stream.feed, clock=clock, key=file.get("key"))))
     if covariates is not None:
         known.append(read_covariates(covariates, stream.feed, clock=clock))
     assert model.pipeline is not None
@@ -59,7 +59,7 @@ def _file(model: Model) -> dict[str, Any]:
     return file
 
 
-def _take_in(stream: Stream, rows: Rows) -> Rows:
+def take_in(stream: Stream, rows: Rows) -> Rows:
     """Let a stream hear of new rows, up to the last whose target is known; give back those after it."""
     feed, newest = stream.feed, stream.log.newest
     if rows.time is not None and newest is not None:
