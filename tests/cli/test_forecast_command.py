@@ -33,9 +33,8 @@ def folder(tmp_path_factory):
     ).select(np.arange(ROWS))
     prepared, _, pipeline = lt.prepare(raw, 0.9, calendar={}, missing=False)
     lt.fit("rls", prepared, pipeline=pipeline).advance(raw).save(folder / "plant.lt")
-    lines = [
-        f"{t.astype('datetime64[s]')},{p:.4f},{w:.4f}" for t, p, w in zip(time, power, wind, strict=True)
-    ]
+    stamps = time.astype("datetime64[s]").astype(str)
+    lines = [f"{t},{p:.4f},{w:.4f}" for t, p, w in zip(stamps, power, wind, strict=True)]
     ahead = [f"{line.split(',')[0]},,{line.split(',')[2]}" for line in lines]
     files = {"recent": lines[90:106], "old": lines[:50], "ahead": [*lines[90:106], *ahead[106:]]}
     for name, some in files.items():
@@ -95,9 +94,7 @@ def test_files(tmp_path):
     np.testing.assert_allclose(found, again.paths, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("ending", "magic"), [("png", b"\x89PNG"), ("SVG", b"<?xml"), ("pdf", b"%PDF")], ids=["png", "svg", "pdf"]
-)
+@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("SVG", b"<?xml")], ids=["png", "svg"])
 def test_figures(tmp_path, ending, magic):
     out = tmp_path / f"fan.{ending}"
     assert run("--in", "recent.csv", "--steps", 3, "-o", out).exception is None

@@ -19,7 +19,7 @@ def test_a_fan_opens_from_the_newest_value():
     assert axes.get_ylabel() == "MW"
     assert axes.get_title(loc="left") == "power, 40 steps ahead"
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["measured", "median", "90% interval", "50% interval"]
+    assert labels == ["measured", "median", "90 % interval", "50 % interval"]
 
 
 def test_of_a_long_past_a_part_is_shown():
@@ -32,4 +32,4 @@ def test_without_a_newest_value_it_stands_alone(past):
     time = np.arange(len(past), dtype=float)
     figure = fan_figure(np.arange(5.0, 8.0), fan(3), time, past, "y")
     assert len(figure.axes[0].lines[0].get_xdata()) == 3
-    assert canvas.png(figure).startswith(b"\x89PNG")
+    assert canvas.pdf(figure).startswith(b"%PDF")

@@ -88,7 +88,8 @@ class Model:
         """The target at each of the steps to come, from the newest row whose target is known.
 
         Sampled paths go on as a live stream would, each with its own belief and its own labels
-        (filtering/forecasting.py).
+        (filtering/forecasting.py). For a model with a horizon of h steps the first h are what it has given
+        out already, at h rows one after another: a model with a horizon of 1 knows more of them.
 
         Args:
             steps: H, how many.

@@ -40,12 +40,14 @@ def fan_figure(
     start = _start(past_time, past)
     keys = [canvas.line_key("measured", canvas.INK)]
     lows = sorted(level for level in quantiles if level < 0.5 and _opposite(level) in quantiles)
+    clear = 1.0  # what is still seen through the intervals
     for low, shade in zip(lows, _SHADES, strict=False):
         bottom, top = (_joined(past[start], quantiles[level]) for level in (low, _opposite(low)))
         axes.fill_between(
             _joined(past_time[start], time), bottom, top, color=_FAN, alpha=shade, linewidth=0, zorder=2
         )
-        keys.append(canvas.area_key(f"{1 - 2 * low:.0%} interval", shade, _FAN))
+        clear *= 1.0 - shade
+        keys.append(canvas.area_key(f"{100 - 200 * low:.0f} % interval", 1.0 - clear, _FAN))
     if 0.5 in quantiles:
         middle = _joined(past[start], quantiles[0.5])
         axes.plot(_joined(past_time[start], time), middle, color=_FAN, linewidth=1.6, zorder=3)
