@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from latenttrack.evaluation.evaluate import evaluate as evaluate
     from latenttrack.evaluation.records import Records as Records
     from latenttrack.evaluation.records import summarise as summarise
+    from latenttrack.filtering.forecasting import Forecast as Forecast
     from latenttrack.fitted.fit import fit as fit
     from latenttrack.fitted.model import Model as Model
     from latenttrack.fitted.model import load as load
@@ -36,6 +37,7 @@ _ROOM_OF = {
     "read_table": "latenttrack.data",
     "to_series": "latenttrack.data",
     "Training": "latenttrack.training.settings",
+    "Forecast": "latenttrack.filtering.forecasting",
     "Model": "latenttrack.fitted.model",
     "fit": "latenttrack.fitted.fit",
     "load": "latenttrack.fitted.model",

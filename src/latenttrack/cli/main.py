@@ -22,6 +22,10 @@ COMMANDS = {
         "latenttrack.cli.stream:stream",
         "Predict a live stream: a JSON line in, a JSON line out.",
     ),
+    "forecast": (
+        "latenttrack.cli.forecast:forecast",
+        "Forecast several steps ahead, as a table or a figure.",
+    ),
     "models": ("latenttrack.cli.models:models", "List the models and how many numbers each one learns."),
     "data": ("latenttrack.cli.data:data", "Fetch a public dataset, or show what it holds."),
     "report": ("latenttrack.cli.report:report", "Make one HTML page with every table and figure of a bench."),

@@ -55,8 +55,9 @@ class Program:
         levels: tuple[float, ...] = LEVELS,
         key: PRNGKeyArray | None = None,
     ):
-        self._tracker, self._features, self._units = tracker, features, units
+        self._tracker, self._features, self.units = tracker, features, units
         self.levels = levels
+        self.fan: object = None  # what filtering/fanning.py compiles for it
         self._key = jax.random.key(0) if key is None else key
         state = jax.eval_shape(tracker.init)
         x = jax.ShapeDtypeStruct((features,), jnp.float32)
@@ -104,7 +105,7 @@ class Program:
         inputs[:F] = due_x
         inputs[F : 2 * F] = x
         if due_y == due_y:
-            inputs[-3] = (due_y - self._units.loc) / self._units.scale
+            inputs[-3] = (due_y - self.units.loc) / self.units.scale
             inputs[-2] = 1.0
         inputs[-1:].view(np.uint32)[0] = number
         return inputs
@@ -122,7 +123,7 @@ class Program:
         self, tracks: Sequence[AnyTrack], labels: Sequence[float], most: int
     ) -> list[tuple[float, float]]:
         """`score` of up to `most` labels at once."""
-        loc, scale = self._units
+        loc, scale = self.units
         count = len(labels)
         if count == 0:
             return []
@@ -139,7 +140,7 @@ class Program:
 
     def score(self, track: AnyTrack, y: float) -> tuple[float, float]:
         """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
-        loc, scale = self._units
+        loc, scale = self.units
         pit, log_prob = np.asarray(self._scores(track, np.float32((y - loc) / scale))).tolist()
         return pit, log_prob - math.log(scale)
 
@@ -164,18 +165,28 @@ class Program:
         """The track on the live filters' device: all later tracks are where the first one is."""
         return jax.device_put(track, live_device())
 
-    def _step(self, track: Track, inputs: Float[Array, " inputs"]) -> Track:
-        """The track after the due label and the new features: update, advance, predict."""
+    def run(self, track: Track, inputs: Float[Array, " inputs"]) -> tuple[Predictive, State]:
+        """Forecast and state after the due label and the new features: update, advance, predict."""
         F = self._features
         due = (inputs[:F], inputs[-3], inputs[-2] > 0)
         key = jax.random.fold_in(self._key, jax.lax.bitcast_convert_type(inputs[-1], jnp.uint32))
         state = self.beliefs.unpack(track[: self.beliefs.size])
-        forecast, state = step(self._tracker, state, due, inputs[F : 2 * F], key)
+        return step(self._tracker, state, due, inputs[F : 2 * F], key)
+
+    def pack(self, state: State, report: Float[Array, " report"], forecast: Predictive) -> Track:
+        """All that a step leaves behind."""
+        return jnp.concatenate([self.beliefs.pack(state), report, self.forecasts.pack(forecast)])
+
+    def forecast_of(self, track: Track) -> Predictive:
+        """The forecast of a track, of standardised labels."""
+        forecast: Predictive = self.forecasts.unpack(track[self._report.stop :])
+        return forecast
+
+    def _step(self, track: Track, inputs: Float[Array, " inputs"]) -> Track:
+        forecast, state = self.run(track, inputs)
         moments = [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
         quantiles = forecast.quantiles(jnp.asarray(self.levels, jnp.float32))
-        return jnp.concatenate(
-            [self.beliefs.pack(state), jnp.stack(moments), quantiles, self.forecasts.pack(forecast)]
-        )
+        return self.pack(state, jnp.concatenate([jnp.stack(moments), quantiles]), forecast)
 
     def _leave(self, track: Track, inputs: Float[Array, " inputs"]) -> tuple[Track, Track]:
         after = self._step(track, inputs)
@@ -183,5 +194,5 @@ class Program:
 
     def _score(self, track: Track, y: Float[Array, ""]) -> Float[Array, "2"]:
         """[P(Y <= y), log p(y)] of a standardised label."""
-        forecast: Predictive = self.forecasts.unpack(track[self._report.stop :])
+        forecast = self.forecast_of(track)
         return jnp.stack([forecast.cdf(y), forecast.log_prob(y)])

@@ -23,6 +23,7 @@ from latenttrack.models.use import innermost, pool_stack
 from latenttrack.store.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
+    from latenttrack.filtering.forecasting import Forecast
     from latenttrack.fitted.stream import Stream
 
 _KIND = "model"
@@ -71,6 +72,36 @@ class Model:
         from latenttrack.fitted.stream import Stream
 
         return Stream(self, past, **choices)
+
+    def forecast(
+        self,
+        steps: int,
+        recent: object = None,
+        covariates: object = None,
+        *,
+        samples: int = 200,
+        seed: int = 0,
+    ) -> "Forecast":
+        """The target at each of the steps to come, from the newest row whose target is known.
+
+        Sampled paths go on as a live stream would, each with its own belief and its own labels
+        (filtering/forecasting.py). For a model with a horizon of h steps the first h are what it has given
+        out already, at h rows one after another: a model with a horizon of 1 knows more of them.
+
+        Args:
+            steps: H, how many.
+            recent: rows since the model's own data end: a file, a dataframe or a dict of columns, as
+                `lt.read_table` reads it. Older rows are skipped. In rows after the last known target the
+                other columns are taken for the known future.
+            covariates: what is known of the steps to come, likewise; without a column of times, row k is the
+                k-th of them. Measurements that are not known count as missing (`Forecast.unknown`).
+            samples: S, how many paths.
+            seed: of the draws; the same seed gives the same forecast.
+        """
+        from latenttrack.fitted.forecast import forecast, require_one_stream
+
+        require_one_stream(self)
+        return forecast(self.stream(), steps, recent, covariates, samples=samples, seed=seed)
 
     def advance(self, series: Series) -> "Model":
         """The model with a belief that has seen a series, without refitting: its streams begin there.

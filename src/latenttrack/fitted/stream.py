@@ -14,6 +14,7 @@ from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD
 from latenttrack.filtering.batch import Events, run_events
+from latenttrack.filtering.forecasting import Forecast
 from latenttrack.filtering.gate import GateSettings
 from latenttrack.filtering.keeping import LiveState, keep, restore
 from latenttrack.filtering.live import BUFFER, LiveFilter
@@ -66,7 +67,7 @@ class Stream(LiveFilter):
                 "mix them with lt.pool(model), or fit with seeds=1."
             )
         settings = GateSettings(gate) if isinstance(gate, str) else gate
-        program = _compiled(model, _checked(levels))
+        program = compiled(model, _checked(levels))
         super().__init__(program, model.pipeline, model.feed, gate=settings, buffer=buffer, alarm=alarm)
         self.model, self.extra = model, dict[str, Any]()
         self.choices = {"gate": settings.policy, "buffer": buffer, "alarm": alarm}
@@ -102,6 +103,27 @@ class Stream(LiveFilter):
         flags[:] = [list(p.flags) for p in found]
         times = np.array(columns.pop("time"), "datetime64[ns]" if self.feed.clock else float)
         return {"time": times, **{name: np.array(c, float) for name, c in columns.items()}, "flags": flags}
+
+    def copy(self) -> "Stream":
+        """A stream in the same state, bit for bit, that goes its own way."""
+        twin = _fresh(self.model, self._settings)
+        restore(twin, keep(self), "the stream")
+        twin.model, twin.extra = self.model, dict(self.extra)
+        return twin
+
+    def forecast(
+        self,
+        steps: int,
+        recent: object = None,
+        covariates: object = None,
+        *,
+        samples: int = 200,
+        seed: int = 0,
+    ) -> Forecast:
+        """The target at each of the steps to come; the stream stays as it is. See `Model.forecast`."""
+        from latenttrack.fitted.forecast import forecast
+
+        return forecast(self.copy(), steps, recent, covariates, samples=samples, seed=seed)
 
     def snapshot(self, path: str | Path) -> None:
         """Write all that `lt.resume` needs to go on, bit for bit, atomically.
@@ -142,13 +164,7 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
                 f"{path} is a snapshot of another model: delete it to begin anew, or give its own model."
             )
         model = from_parts(own, header["of"], str(path)) if model is None else model
-        stream = Stream(
-            replace(model, start=None),
-            gate=GateSettings(**settings["gate"]),
-            buffer=settings["buffer"],
-            levels=tuple(settings["levels"]),
-            alarm=settings["alarm"],
-        )
+        stream = _fresh(model, settings)
         restore(stream, LiveState(live, header["live"]), str(path))
         stream.model, stream.extra = model, dict(header["extra"])
         return stream
@@ -191,7 +207,18 @@ def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:
     return levels
 
 
-def _compiled(model: Model, levels: tuple[float, ...]) -> Program:
+def _fresh(model: Model, settings: dict[str, Any]) -> Stream:
+    """A stream that begins from nothing, with the settings of another one."""
+    return Stream(
+        replace(model, start=None),
+        gate=GateSettings(**settings["gate"]),
+        buffer=settings["buffer"],
+        levels=tuple(settings["levels"]),
+        alarm=settings["alarm"],
+    )
+
+
+def compiled(model: Model, levels: tuple[float, ...]) -> Program:
     """The model's program: made once, and shared by all its streams."""
     assert model.pipeline is not None
     if levels not in model.programs:

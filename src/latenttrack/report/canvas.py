@@ -84,6 +84,13 @@ def svg(figure: "Figure") -> bytes:
     return buffer.getvalue()
 
 
+def pdf(figure: "Figure") -> bytes:
+    """Render a figure as the bytes of a PDF file, without a date."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})
+    return buffer.getvalue()
+
+
 def tidy(axes: "Axes", title: str, label: str = "") -> None:
     """Give a panel its title, a label for its y axis, light grid lines and no box."""
     axes.spines[["top", "right"]].set_visible(False)
