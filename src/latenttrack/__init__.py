@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from latenttrack.fitted.model import Model as Model
     from latenttrack.fitted.model import load as load
     from latenttrack.fitted.model import pool as pool
+    from latenttrack.fitted.stream import Stream as Stream
+    from latenttrack.fitted.stream import resume as resume
     from latenttrack.training.settings import Training as Training
 
 __version__: str
@@ -38,6 +40,8 @@ _ROOM_OF = {
     "fit": "latenttrack.fitted.fit",
     "load": "latenttrack.fitted.model",
     "pool": "latenttrack.fitted.model",
+    "Stream": "latenttrack.fitted.stream",
+    "resume": "latenttrack.fitted.stream",
     "evaluate": "latenttrack.evaluation.evaluate",
     "Records": "latenttrack.evaluation.records",
     "summarise": "latenttrack.evaluation.records",

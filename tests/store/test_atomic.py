@@ -8,7 +8,7 @@ import time
 import pytest
 
 from latenttrack.errors import LatentTrackError
-from latenttrack.store.atomic import open_atomic, write_bytes
+from latenttrack.store.atomic import open_atomic, require_writable, write_bytes
 
 # Rewrites a file for ever, with one letter at a time, in many small pieces: a kill mostly lands in the midst.
 REWRITER = """
@@ -27,6 +27,17 @@ for count in itertools.count():
 
 def is_whole(content: bytes) -> bool:
     return len(content) == 64 * 4096 and content == content[:1] * len(content)
+
+
+def test_places_that_can_be_written_are_left_as_they_are(tmp_path):
+    (tmp_path / "file").write_bytes(b"one")
+    require_writable(tmp_path / "file")
+    require_writable(tmp_path / "new")
+    assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("file", b"one")]
+    with pytest.raises(LatentTrackError, match="is a directory"):
+        require_writable(tmp_path)
+    with pytest.raises(LatentTrackError, match="not an existing directory"):
+        require_writable(tmp_path / "nowhere" / "file")
 
 
 def test_new_file_and_replacement(tmp_path):

@@ -1,7 +1,8 @@
 """`latenttrack demo`: every model on an embedded stream, one table and a few figures."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import click
 import numpy as np
 from rich.console import Console
 
-from latenttrack.cli.runtime import Bars, bars, cache_compiled_programs
+from latenttrack.cli.runtime import Bars, ModelBar, bars, cache_compiled_programs
 from latenttrack.data import Pipeline, Series, load_stream, prepare
 from latenttrack.data.matching import choose
 from latenttrack.data.synthetic import STREAMS
@@ -36,6 +37,7 @@ _FEATURES: dict[str, dict[str, Any]] = {
 _IN_FIGURES = ("latent-track", "deep-ensemble", "rls-t")
 # Updates that `latent-track` may spend on trials: none, so that the demo stays quick.
 _BUDGET = 0
+_AT_ONCE = 2  # models that are trained side by side
 _LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1}
 
 
@@ -71,10 +73,7 @@ def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None
 
     cache_compiled_programs()
     make_folder(out)
-    records = []
-    with bars(len(names)) as shown:
-        for name in names:
-            records.append(_one_model(name, parts, epochs, out, shown))
+    records = _all_models(names, parts, epochs, out)
     truth = None
     if stream in STREAMS:
         truth = float(np.mean(STREAMS[stream]().truth_nll()[len(parts.train) :]))
@@ -103,32 +102,65 @@ class _Parts:
         return cls(stream, past, future, train, test, pipeline)
 
 
-def _one_model(name: str, parts: _Parts, epochs: int | None, out: Path, shown: Bars) -> Records:
-    """Train, filter the test part, time a step."""
+@dataclass(frozen=True)
+class _Done:
+    """A model that was trained and has predicted the test part."""
+
+    model: "Model"
+    records: Records
+    prepared: Series  # the test part with its inputs
+
+    def timed(self) -> Records:
+        """The records, with how long a step takes."""
+        from latenttrack.evaluation.timing import microseconds_per_step
+
+        return replace(self.records, microseconds=microseconds_per_step(self.model.stack, self.prepared))
+
+
+def _all_models(names: Sequence[str], parts: _Parts, epochs: int | None, out: Path) -> list[Records]:
+    """Two models at a time: most of the work is compiling, which keeps one core busy."""
+    with bars(len(names)) as shown, ThreadPoolExecutor(_AT_ONCE) as pool:
+        futures = [pool.submit(_one_model, name, parts, epochs, out, shown) for name in names]
+        try:
+            done = [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        # Timed when nothing else runs.
+        return [one.timed() for one in done]
+
+
+def _one_model(name: str, parts: _Parts, epochs: int | None, out: Path, shown: Bars) -> _Done:
+    """Train, and filter the test part."""
     from latenttrack.evaluation.evaluate import evaluate
-    from latenttrack.evaluation.timing import microseconds_per_step
-    from latenttrack.models.registry import REFERENCES
 
     begin = time.perf_counter()
-    shown.begin(name, 0 if name in REFERENCES else 1)
-    model = _fit(name, parts, epochs, lambda p: shown.epoch(p.epoch, p.epochs, _detail(p)))
-    trained = time.perf_counter()
-    if name.startswith("lt-") or name == "latent-track":
-        model.save(out / f"{name}.lt")
-    shown.say("filtering")
-    own = name == "latent-track"
-    test, past = (parts.future, parts.past) if own else (parts.test, parts.train)
-    records = evaluate(model, test, past=past)
-    prepared = parts.test if model.pipeline is None else model.pipeline.transform(parts.future, parts.past)
-    records = replace(records, microseconds=microseconds_per_step(model.stack, prepared))
-    end = time.perf_counter()
-    shown.end(
+    with shown.model(name) as bar:
+        model = _fit(name, parts, epochs, lambda p: _tell(bar, p))
+        trained = time.perf_counter()
+        if name.startswith("lt-") or name == "latent-track":
+            model.save(out / f"{name}.lt")
+        bar.say("filtering")
+        own = name == "latent-track"
+        test, past = (parts.future, parts.past) if own else (parts.test, parts.train)
+        records = evaluate(model, test, past=past)
+        prepared = model.pipeline.transform(parts.future, parts.past) if model.pipeline else parts.test
+        done = _Done(model, records, prepared)
+        done.timed()  # compiled here, beside another model
+        end = time.perf_counter()
+    shown.note(
         f"[dim]{name:<16} trained in {trained - begin:5.1f} s, "
         f"filtered {len(test)} steps in {end - trained:4.1f} s[/]"
     )
     if own:
         shown.note(f"[dim]{'':<16} chosen from the data: {'; '.join(model.record['choices'])}[/]")
-    return records
+    return done
+
+
+def _tell(bar: ModelBar, progress: "Progress") -> None:
+    bar.epoch(progress.epoch, progress.epochs)
+    if progress.stage != "training":
+        bar.say(progress.stage)
 
 
 def _fit(name: str, parts: _Parts, epochs: int | None, progress: "Callable[[Progress], None]") -> "Model":
@@ -148,13 +180,6 @@ def _fit(name: str, parts: _Parts, epochs: int | None, progress: "Callable[[Prog
     return fit(
         name, parts.train, training=training, settings=settings, pipeline=parts.pipeline, progress=progress
     )
-
-
-def _detail(progress: "Progress") -> str:
-    if progress.stage != "training":
-        return progress.stage
-    known = progress.validation == progress.validation
-    return f"validation NLL {progress.validation:.3f}" if known else "training"
 
 
 def _introduction(stream: str, series: Series, parts: _Parts) -> str:

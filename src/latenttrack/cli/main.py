@@ -13,7 +13,15 @@ from latenttrack.errors import LatentTrackError
 # Name -> (module:attribute, what `latenttrack --help` says). A module is imported only to run its command.
 COMMANDS = {
     "demo": ("latenttrack.cli.demo:demo", "Train every model on an embedded stream and compare them online."),
+    "fit": (
+        "latenttrack.cli.fit:fit",
+        "Fit a model to your own file and say what it is worth.",
+    ),
     "bench": ("latenttrack.cli.bench:bench", "Train and compare models on a track or a file; resumable."),
+    "stream": (
+        "latenttrack.cli.stream:stream",
+        "Predict a live stream: a JSON line in, a JSON line out.",
+    ),
     "models": ("latenttrack.cli.models:models", "List the models and how many numbers each one learns."),
     "data": ("latenttrack.cli.data:data", "Fetch a public dataset, or show what it holds."),
     "report": ("latenttrack.cli.report:report", "Make one HTML page with every table and figure of a bench."),
@@ -63,8 +71,8 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except LatentTrackError as error:
         _fail(str(error), code=2)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", code=130)
+    except (click.Abort, KeyboardInterrupt) as error:
+        _fail(str(error) or "interrupted", code=130)
     except BrokenPipeError:
         # Python flushes once more on its way out, which must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

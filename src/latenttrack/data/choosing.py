@@ -45,16 +45,19 @@ def choose_inputs(train: Series) -> Inputs:
     train = replace(train, period=periods[0] if periods else train.period)
     lags = set(range(1, RECENT + 1)) | {lag for P in periods for lag in _seasonal(P, train.delay)}
     calendar = _waves(train, periods)
-    # Columns that only repeat the known label are left out by the pipeline.
-    plain = Pipeline.fit(train, labels=True, missing=False, standardise=False, calendar={})
-    others = plain.names[:-1]
+    # Columns that only repeat the known label, now or some steps ago, are left out by the pipeline.
+    changes_of_label = {KNOWN_LABEL: sorted(lags)}
+    choices: dict[str, Any] = {"labels": True, "missing": False, "standardise": False, "calendar": {}}
+    kept = Pipeline.fit(train, differences=changes_of_label, **choices).names
+    others = kept[: kept.index(KNOWN_LABEL)]
     room = _MOST_INPUTS - (1 + len(lags) + 2 * sum(calendar.values()) + len(others))
-    flags = _often_missing(plain.transform(train))[: max(room, 1)]
+    plain = Pipeline.fit(train, **choices).transform(train)
+    flags = _often_missing(plain, (*others, KNOWN_LABEL))[: max(room, 1)]
     room -= len(flags)
     changes = next((d for d in _DIFFERENCES if len(others) * len(d) <= room), ())
     features = {
         "labels": True,
-        "differences": {KNOWN_LABEL: sorted(lags)} | {name: list(changes) for name in others if changes},
+        "differences": changes_of_label | {name: list(changes) for name in others if changes},
         "calendar": calendar,
         "clip": 6.0,
         "missing": flags,
@@ -81,16 +84,16 @@ def _waves(train: Series, periods: tuple[int, ...]) -> dict[str, int]:
     return waves
 
 
-def _often_missing(rows: Series) -> list[str]:
-    """Columns worth a flag, the most often missing first; of several that are missing together, one."""
-    void = np.isnan(rows.x[can_be_known(rows)])
+def _often_missing(rows: Series, names: tuple[str, ...]) -> list[str]:
+    """Which of these columns are worth a flag, the most often missing first; of several together, one."""
+    void = np.isnan(rows.x[can_be_known(rows)][:, [rows.names.index(name) for name in names]])
     share = void.sum(axis=0) / max(len(void), 1)
     chosen: list[int] = []
     for i in np.argsort(-share, kind="stable").tolist():
         alike = any(np.mean(void[:, i] != void[:, j]) < 0.1 * _OFTEN_MISSING for j in chosen)
         if share[i] > _OFTEN_MISSING and not alike:
             chosen.append(i)
-    return [rows.names[i] for i in chosen]
+    return [names[i] for i in chosen]
 
 
 def _cycle(train: Series, period: int) -> str | None:

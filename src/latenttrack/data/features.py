@@ -73,7 +73,8 @@ class Pipeline:
         Args:
             train: the training part.
             labels: make the label that becomes due at each step (that of step t - delay) an input, called
-                `known_label`; lags and differences may name it. A column that only repeats it is left out.
+                `known_label`; lags and differences may name it. A column that only repeats it, or one of
+                its lags, is left out.
             bend: {"kind", "low", "offset"} of the square root or logarithm of it that is the input instead.
             sentinels: the value, or values, that mean "missing" in any column.
             missing: add a 0/1 column for each column with missing values in the training part, or for those
@@ -97,7 +98,7 @@ class Pipeline:
         if np.size(sentinels):
             pipeline = pipeline._then(Sentinels(tuple(float(v) for v in np.atleast_1d(sentinels))))
         if labels:
-            keep = unlike_label(pipeline._rows(train), train)
+            keep = unlike_label(pipeline._rows(train), train, _label_lags(lags, differences))
             if len(keep) < len(pipeline.names):
                 pipeline = pipeline._then(Keep(keep))
             if bend is not None:
@@ -166,6 +167,16 @@ class Pipeline:
         """Return the memory before any row: empty."""
         return {}
 
+    def memory(self, series: Series) -> PipelineState:
+        """The memory after the rows of a series: `step` goes on from there."""
+        self._check(series)
+        state = self.start()
+        for k in np.unique(series.key).tolist():
+            here = series.key == k
+            rows = self._with_labels(series.x[here], series.y[here], np.zeros(0), series.delay)
+            state[k] = self._run(rows, series.time[here], None)[1]
+        return state
+
     def step(
         self,
         state: PipelineState,
@@ -204,6 +215,24 @@ class Pipeline:
         _check_time(time, self.clock)
         ticks = int(np.asarray(time, "datetime64[ns]").astype(np.int64)) if self.clock else float(time)
         return self.follow(state, ticks, x, key, label)
+
+    def steps(
+        self, state: PipelineState, time: np.ndarray, rows: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, PipelineState]:
+        """`step` for N consecutive rows of stream 0 at once, checked already, with the same result.
+
+        Args:
+            state: see `step`.
+            time: [N].
+            rows: [N, F].
+            labels: [N] that become due at each.
+
+        Returns:
+            ([N, F'] features, new state).
+        """
+        x = np.column_stack([rows, labels]) if self.labels else rows
+        features, past = self._run(x, time, state.get(0))
+        return features, {**state, 0: past}
 
     def follow(
         self,
@@ -355,6 +384,12 @@ def _position(name: str, names: tuple[str, ...], train: Series) -> int:
     if name in train.names:
         raise LatentTrackError(f"column {name!r} only repeats the known label: name {KNOWN_LABEL!r} instead.")
     raise unknown_name("column", name, names)
+
+
+def _label_lags(*choices: Sequence[int] | Mapping[str, Sequence[int]]) -> list[int]:
+    """The lags of the known label that are inputs, as themselves or as a difference."""
+    chosen = [c.get(KNOWN_LABEL, ()) if isinstance(c, Mapping) else c for c in choices]
+    return sorted({int(lag) for lags in chosen if not isinstance(lags, int) for lag in lags if lag > 0})
 
 
 def _lag_pairs(

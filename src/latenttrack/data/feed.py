@@ -1,5 +1,6 @@
 """`Feed`: how the rows of a live stream are read, so that they mean what the training data meant."""
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from latenttrack.data.matching import short, shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 
-_SECOND = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1)
+_MOST_UNKNOWN = 8
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Feed:
         clock: whether steps have dates and times.
         interval: nanoseconds between two steps (with a clock), None if the rows lie on no regular grid: then
             every row is the next step.
-        sentinels: values that mean "missing".
+        sentinels: (value, measurement) that mean "missing", measurement None for all of them.
         limits: (low, high) of each measurement, beyond which a value is not plausible.
         target_limits: the same for labels.
     """
@@ -42,7 +44,7 @@ class Feed:
     horizon: int = 0
     clock: bool = True
     interval: int | None = None
-    sentinels: tuple[float, ...] = ()
+    sentinels: tuple[tuple[float, str | None], ...] = ()
     limits: tuple[tuple[float, float], ...] = ()
     target_limits: tuple[float, float] = (-math.inf, math.inf)
 
@@ -76,39 +78,48 @@ class Feed:
             number, wrong = math.nan, "missing"
             if name in x:
                 used += 1
-                number, wrong = self._number(x[name])
+                number, wrong = self.number(x[name], name)
             row.append(number)
             if wrong:
                 flags.append(f"{wrong}:{name}")
         label = math.nan
         if self.source is not None and self.source in x:
-            label = self._number(x[self.source])[0]
+            label = self.number(x[self.source], self.source)[0]
         if len(x) > used:
             known = (*self.inputs, self.source)
-            flags += [f"unknown:{name}" for name in x if name not in known]
+            unknown = [name for name in x if name not in known]
+            # Flags are kept with the step: a row of a thousand wrong names must not fill the memory.
+            flags += [f"unknown:{short(str(name))}" for name in unknown[:_MOST_UNKNOWN]]
+            flags += [f"unknown:{len(unknown) - _MOST_UNKNOWN} more"] * (len(unknown) > _MOST_UNKNOWN)
         return np.array(row), label, flags
 
-    def _number(self, value: object) -> tuple[float, str]:
+    def number(self, value: object, name: str) -> tuple[float, str]:
+        """A value of a measurement, NaN if there is none, and what is wrong with it, "" if nothing is."""
         number = as_float(value)
         if number is None:
             return math.nan, "not-a-number"
-        if math.isnan(number) or number in self.sentinels:
+        if math.isnan(number) or self._is_sentinel(number, name):
             return math.nan, "missing"
         return number, ""
+
+    def _is_sentinel(self, value: float, name: str) -> bool:
+        return any(value == sentinel and only in (None, name) for sentinel, only in self.sentinels)
 
     def label(self, y: object) -> float:
         """A label as a number, NaN if it means "missing"."""
         value = as_float(y)
         if value is None:
-            raise LatentTrackError(f"the label {y!r} is not a number: give a finite number, or null.")
-        return math.nan if value in self.sentinels else value
+            raise LatentTrackError(f"the label {shown(y)} is not a number: give a finite number, or null.")
+        return math.nan if self._is_sentinel(value, self.source or self.target) else value
 
     def time(self, value: object) -> int | float:
         """A time as nanoseconds since 1970 (with a clock), or as the number of a step."""
         if not self.clock:
             number = as_float(value)
             if number is None or math.isnan(number):
-                raise LatentTrackError(f"the time {value!r} is not a number: give the number of the step.")
+                raise LatentTrackError(
+                    f"the time {shown(value)} is not a number: give the number of the step."
+                )
             return number
         return to_nanoseconds(value)
 
@@ -132,6 +143,7 @@ class Feed:
         known: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
         for name in ("limits", "target_limits"):
             known[name] = _infinite(fields[name])
+        known["sentinels"] = tuple((float(value), only) for value, only in fields["sentinels"])
         return cls(**known)
 
 
@@ -149,28 +161,40 @@ def as_float(value: object) -> float | None:
         return math.nan
     except ValueError:
         return math.nan if value == "" else None
+    if isinstance(value, str) and "_" in value:  # Python reads "12_3" as 123
+        return None
     return number if math.isfinite(number) else math.nan
 
 
 def to_nanoseconds(value: object) -> int:
     """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
-    try:
-        if isinstance(value, np.datetime64) and value == value:  # NaT is unlike itself
-            return int(value.astype("datetime64[ns]").view(np.int64))
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value
-            elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
-            return ((elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds) * 1000
-        if isinstance(value, int | float) and abs(value) < 9e9:
-            # Microseconds since 1970 are exact in float64; nanoseconds would not be.
-            return round(float(value) * 1e6) * 1000
-    except (ValueError, OverflowError):
-        pass
-    raise LatentTrackError(
-        f"the time {value!r} cannot be read: write it like 2026-01-31T06:00:00, or as seconds since 1970."
-    )
+    found = None
+    with contextlib.suppress(ValueError, OverflowError):
+        found = _microseconds(value)
+    # What nanoseconds can hold reaches from 1678 to 2262.
+    if found is None or abs(found) > 2**63 // 1000 - 1:
+        raise LatentTrackError(
+            f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds since "
+            "1970."
+        )
+    if isinstance(value, np.datetime64):
+        return int(value.astype("datetime64[ns]").astype(np.int64))
+    return found * 1000
+
+
+def _microseconds(value: object) -> int | None:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+    if isinstance(value, np.datetime64) and not np.isnat(value):
+        return int(value.astype("datetime64[us]").astype(np.int64))
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 9e9:
+        # Microseconds since 1970 are exact in float64; nanoseconds would not be.
+        return round(float(value) * 1e6)
+    return None
 
 
 def plausible(values: np.ndarray) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """The newest label as an input: at step t that of step t - D, the newest that can be known."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,22 +44,28 @@ def can_be_known(series: Series) -> np.ndarray:
     return np.arange(len(series)) - np.searchsorted(series.key, series.key) >= series.delay
 
 
-def unlike_label(rows: np.ndarray, series: Series) -> tuple[int, ...]:
+def unlike_label(rows: np.ndarray, series: Series, lags: Iterable[int] = ()) -> tuple[int, ...]:
     """The columns that are not copies of the last one, the known label, which is kept.
 
-    A copy equals the label wherever it has a value and a label can be known. Rows in which both have the most
-    usual value do not count: two columns that are nearly always 0 are not copies.
+    A copy equals the label, or that of one of `lags` steps before, wherever it has a value and such a label
+    can be known. Rows in which both have the most usual value do not count: two columns that are nearly
+    always 0 are not copies.
 
     Args:
         rows: [N, F], the rows of `series` with the known label as the last column.
         series: their streams.
+        lags: of the label that are inputs as well.
     """
-    label, keep = rows[:, -1], []
-    known = label[~np.isnan(label)]
+    known = rows[:, -1][~np.isnan(rows[:, -1])]
     usual = np.median(known) if len(known) else np.nan
-    possible = can_be_known(series)
-    for i, column in enumerate(rows.T[:-1]):
-        telling = possible & ~np.isnan(column) & ((column != usual) | (label != usual))
-        if not telling.any() or np.mean(column[telling] == label[telling]) < _SAME:
-            keep.append(i)
-    return (*keep, rows.shape[1] - 1)
+    age = np.arange(len(series)) - np.searchsorted(series.key, series.key)
+    copies: set[int] = set()
+    for lag in (0, *lags):
+        label = np.concatenate([np.full(lag, np.nan), rows[:, -1]])[: len(rows)]
+        possible = age >= series.delay + lag
+        for i in set(range(rows.shape[1] - 1)) - copies:
+            column = rows[:, i]
+            telling = possible & ~np.isnan(column) & ((column != usual) | (label != usual))
+            if telling.any() and np.mean(column[telling] == label[telling]) >= _SAME:
+                copies.add(i)
+    return tuple(i for i in range(rows.shape[1]) if i not in copies)

@@ -7,6 +7,7 @@ from typing import TypeVar
 from latenttrack.errors import LatentTrackError
 
 T = TypeVar("T")
+_LONGEST = 60
 
 
 def choose(what: str, name: str, table: Mapping[str, T]) -> T:
@@ -42,3 +43,16 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> LatentTrackError
     hint = f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
     choice = f"choose from {', '.join(map(repr, names))}" if names else "there is none at all"
     return LatentTrackError(f"there is no {what} {name!r}{hint}: {choice}.")
+
+
+def shown(value: object) -> str:
+    """A value that a user gave, short enough for a sentence, whatever it is."""
+    try:
+        return short(repr(value))
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        return f"a {type(value).__name__}"
+
+
+def short(text: str) -> str:
+    """The beginning of a text that is too long for a sentence."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

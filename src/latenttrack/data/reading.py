@@ -59,8 +59,8 @@ def to_series(
         raise LatentTrackError(f"horizon is {horizon!r}: it must be 0 or more whole steps.")
     features = [features] if isinstance(features, str) else features
     table = _mask_sentinels(read_table(table), sentinels)
-    _require_columns(table, [target, *([time] if time else []), *([key] if key else []), *(features or [])])
-    clock = _choose_time(table, time, exclude=(target, key))
+    require_columns(table, [target, *([time] if time else []), *([key] if key else []), *(features or [])])
+    clock = choose_time(table, time, exclude=(target, key))
     rows = _group_rows(table, key, clock)
     if grid:
         rows = _regular(rows)
@@ -79,15 +79,15 @@ def to_series(
         period=_day_in_steps(rows) if period is None else period,
         source=target,
         horizon=int(horizon),
-        sentinels=tuple(float(value) for value in np.atleast_1d(sentinels)),
+        sentinels=tuple((float(value), None) for value in np.atleast_1d(sentinels)),
     )
 
 
-def on_a_grid(table: Table, time: str | None = None) -> bool:
-    """Whether the rows of a single stream lie on a regular grid of time, apart from gaps; see `to_series`."""
+def on_a_grid(table: Table, time: str | None = None, key: str | None = None) -> bool:
+    """Whether the rows of each key lie on a regular grid of time, apart from gaps; see `to_series`."""
     try:
-        clock = _choose_time(table, time, exclude=())
-        return clock is not None and len(_regular(_group_rows(table, None, clock)).time) > 0
+        clock = choose_time(table, time, exclude=())
+        return clock is not None and len(_regular(_group_rows(table, key, clock)).time) > 0
     except LatentTrackError:
         return False
 
@@ -102,7 +102,8 @@ class _Rows:
     time: np.ndarray
 
 
-def _require_columns(table: Table, names: Sequence[str]) -> None:
+def require_columns(table: Table, names: Sequence[str]) -> None:
+    """Refuse names that no column has."""
     for name in names:
         if name not in table.columns:
             raise unknown_name("column", name, table.columns)
@@ -118,9 +119,8 @@ def _mask_sentinels(table: Table, sentinels: float | Sequence[float]) -> Table:
     return Table({name: mask(column) for name, column in table.columns.items()}, table.source)
 
 
-def _choose_time(
-    table: Table, time: str | Literal[False] | None, exclude: Sequence[str | None]
-) -> str | None:
+def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequence[str | None]) -> str | None:
+    """The name of the time column: the one given, or the only one of dates and times; None without one."""
     if time is not None:
         return time or None
     clocks = [n for n, c in table.columns.items() if c.dtype.kind == "M" and n not in exclude]

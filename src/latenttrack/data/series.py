@@ -44,7 +44,8 @@ class Series:
         period: steps in the main season (24 for hourly data), None if unknown.
         source: the column whose value `horizon` rows later is the label; None if labels come from elsewhere.
         horizon: see `source`.
-        sentinels: values that meant "missing" where the series came from; here they are NaN already.
+        sentinels: (value, column) that meant "missing" where the series came from, column None for all; here
+            they are NaN already.
     """
 
     x: np.ndarray
@@ -60,7 +61,7 @@ class Series:
     period: int | None = None
     source: str | None = None
     horizon: int = 0
-    sentinels: tuple[float, ...] = ()
+    sentinels: tuple[tuple[float, str | None], ...] = ()
 
     def __post_init__(self) -> None:
         x, y, time = _floats("x", self.x), _floats("y", self.y), _times(self.time)

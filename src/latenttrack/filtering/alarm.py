@@ -11,10 +11,16 @@ is then n on average: R_n - n is a martingale, so that the time until R first pa
 spread evenly over several bets (too wide, too narrow, too high, too low; mild and strong), and their mean has
 the same property.
 
-With label delay D the errors of D neighbouring steps overlap, and their PITs depend on each other. Every D-th
-do not, so that D gamblers take turns, and the alarm sounds when all together pass `period`. For D = 1 the
-bound holds exactly; beyond, what each knows of the others' wins makes it an approximation, which the tests
-measure.
+With label delay D the errors of D neighbouring steps overlap, and their PITs depend on each other; those of
+every D-th step do not. So there are D gamblers, each with the steps whose number has the same remainder, and
+the alarm sounds when any one of them passes a bound c. By Doob's inequality one that has played n times has
+passed c with a probability of at most n / c, so that after N labels any of the D has with at most N / c,
+however they depend on each other, and the time until then is at least c / 2 on average. With c = 2 `period`
+(`period` itself for D = 1) the mean time between false alarms is therefore at least `period`.
+
+This is exact for forecasts that are right given all that was known when they were made, labels in any order,
+missing ones among them. How much longer the times are, and how soon a change is noticed, is measured by the
+tests.
 """
 
 import math
@@ -22,6 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from latenttrack.errors import LatentTrackError
 
 PERIOD = 10_000  # steps between false alarms, at least, on average
 _TILT = (0.3, 0.8)
@@ -41,31 +49,32 @@ class Alarm:
 
     Attributes:
         delay: D of the stream.
-        period: mean number of labels between two false alarms, at least.
+        period: mean number of labels between two false alarms, at least; 0 for no alarm.
         capital: [D, B].
-        turn: whose it is.
         raised: how often it sounded.
     """
 
     delay: int
-    period: float = PERIOD
+    period: int | float = PERIOD
     capital: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    turn: int = 0
     raised: int = 0
 
     def __post_init__(self) -> None:
+        if isinstance(self.period, bool) or not isinstance(self.period, int | float) or not self.period >= 0:
+            raise LatentTrackError(
+                f"alarm is {self.period!r}: give the labels between two false alarms, or 0 for no alarm."
+            )
         if self.capital.size == 0:
             self.capital = np.zeros((self.delay, len(_bets(0.5))))
 
-    def hear(self, pit: float) -> bool:
-        """Whether the alarm sounds at this PIT. One that is not a number is not heard."""
-        if not math.isfinite(pit):
+    def hear(self, pit: float, step: int) -> bool:
+        """Whether the alarm sounds at the PIT of a step. One that is not a number is not heard."""
+        if not self.period or not math.isfinite(pit):
             return False
-        own = self.capital[self.turn]
+        own = self.capital[step % self.delay]
         own += 1.0
         own *= _bets(min(max(pit, 0.0), 1.0))
-        self.turn = (self.turn + 1) % self.delay
-        if float(self.capital.sum()) / own.size < self.period:
+        if float(own.sum()) / own.size < (self.period if self.delay == 1 else 2.0 * self.period):
             return False
         self.capital[:] = 0.0
         self.raised += 1
@@ -73,9 +82,9 @@ class Alarm:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe state."""
-        return {"capital": self.capital.tolist(), "turn": self.turn, "raised": self.raised}
+        return {"capital": self.capital.tolist(), "raised": self.raised}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The state that `to_dict` gave."""
         self.capital = np.array(state["capital"], float).reshape(self.capital.shape)
-        self.turn, self.raised = int(state["turn"]), int(state["raised"])
+        self.raised = int(state["raised"])

@@ -21,15 +21,13 @@ def live_device() -> jax.Device:
         # Not a public interface of JAX, but the one its own processor client is made with.
         from jaxlib import xla_client
 
-        client = _with_one_thread(lambda: xla_client.make_cpu_client(asynchronous=False))
-        device: jax.Device = client.devices()[0]
-        return device
+        return _with_one_thread(lambda: xla_client.make_cpu_client(asynchronous=False)).devices()[0]
     except (ImportError, AttributeError, TypeError, RuntimeError):
         return jax.devices("cpu")[0]
 
 
 def _with_one_thread(make: Callable[[], Any]) -> Any:
-    """What `make` gives while this process claims to have one core, for which XLA starts one thread."""
+    """What `make` gives while this process claims to have one core: so XLA knows how many threads to have."""
     before = os.environ.get("NPROC")
     os.environ["NPROC"] = "1"
     try:

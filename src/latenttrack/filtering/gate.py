@@ -11,18 +11,20 @@ What is done with a fault is the policy:
     reset   it counts as missing, and the belief starts anew
     off     nothing is judged
 
-A broken sensor repeats itself, a new regime does not: when `patience` values in a row are faults, and they
-are not all the same, they are let in after all, and the gate stays open for that column until a value within
-the old limits comes.
+A broken sensor repeats itself, a new regime does not. When `patience` faults have come, no value within the
+limits between them and each different from the one before, they are let in after all: the steps since are
+run again as if they had never been kept out. The gate then stays open for that column until as many values
+within the limits have come in a row. A fault that repeats the one before it proves nothing, and stays out.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from latenttrack.data.matching import choose
+from latenttrack.errors import LatentTrackError
 
 POLICIES = {"hold": "counts as missing", "clip": "moved", "reset": "belief starts anew", "off": "no gate"}
 _RATE = 0.01  # of the running mean of epistemic variance
@@ -36,7 +38,7 @@ class GateSettings:
         policy: one of `POLICIES`.
         surprise: tail probability of a label below which it is extreme.
         spike: epistemic variance, in units of its running mean, from which on an extreme label is a fault.
-        patience: consecutive faults, not all the same, that make a new regime.
+        patience: consecutive faults, each different from the one before, that make a new regime.
     """
 
     policy: str = "hold"
@@ -46,24 +48,38 @@ class GateSettings:
 
     def __post_init__(self) -> None:
         choose("gate policy", self.policy, POLICIES)
+        for name in ("surprise", "spike", "patience"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise LatentTrackError(f"the gate's {name} is {value!r}: give a positive number.")
 
 
 @dataclass
 class _Run:
-    """Consecutive faults of one column."""
+    """The faults of one column since it was last within its limits."""
 
     length: int = 0
-    value: float = math.nan  # of the first
-    varied: bool = False
+    value: float = math.nan  # of the newest
+    step: int = -1  # of the newest
+    steps: list[int] = field(default_factory=list)  # of those that differ from the one before and after
     open: bool = False  # they were let in: a new regime
+    inside: int = 0  # values within the limits since, while it is open
 
-    def fault(self, value: float) -> None:
-        self.varied = self.varied or (self.length > 0 and value != self.value)
-        self.value = value if self.length == 0 else self.value
+    def fault(self, value: float, step: int) -> None:
         self.length += 1
+        self.inside = 0
+        if self.open:
+            return
+        if value != self.value:
+            self.steps.append(step)
+        elif self.steps and self.steps[-1] == self.step:
+            self.steps.pop()
+        self.value, self.step = value, step
 
-    def end(self) -> None:
-        self.length, self.varied, self.open = 0, False, False
+    def ends(self, patience: int) -> bool:
+        """Whether a value within the limits is the end of it."""
+        self.inside += 1
+        return not self.open or self.inside >= patience
 
 
 @dataclass
@@ -77,44 +93,53 @@ class Gate:
 
     def __post_init__(self) -> None:
         self.runs = self.runs or [_Run() for _ in self.limits]
+        self._low, self._high = (np.array([pair[i] for pair in self.limits[:-1]]) for i in (0, 1))
 
     @property
     def active(self) -> bool:
         """Whether anything is judged."""
         return self.settings.policy != "off"
 
-    def faults(self, row: np.ndarray) -> list[int]:
+    def faults(self, row: np.ndarray, step: int) -> list[int]:
         """The columns of a row whose values are to be kept out."""
         if not self.active:
             return []
+        outside = (row < self._low) | (row > self._high)
         found = []
-        # A loop over floats: for as many columns as a stream has, arrays would take longer.
-        for i, (value, (low, high), run) in enumerate(
-            zip(row.tolist(), self.limits[:-1], self.runs[:-1], strict=True)
-        ):
-            if value < low or value > high:
-                run.fault(value)
-                if not run.open:
-                    found.append(i)
-            elif run.length and value == value:
-                run.end()
+        for i in np.flatnonzero(outside).tolist() if outside.any() else ():
+            self.runs[i].fault(float(row[i]), step)
+            if not self.runs[i].open:
+                found.append(i)
+        for i, run in enumerate(self.runs[:-1]):
+            if run.length and not outside[i] and row[i] == row[i]:
+                self._within(i)
         return found
 
-    def is_news(self, column: int) -> bool:
-        """Whether the faults of a column have just turned out to be a new regime; then it is let in."""
-        run = self.runs[column]
-        if run.open or not run.varied or run.length < self.settings.patience:
-            return False
-        run.open = True
-        return True
+    def _within(self, column: int) -> None:
+        if self.runs[column].ends(self.settings.patience):
+            self.runs[column] = _Run()
 
-    def is_fault(self, label: float, pit: float, epistemic: float) -> bool:
+    def news(self, column: int) -> list[int]:
+        """The steps whose faults have just turned out to be a new regime, the newest last; mostly none."""
+        run = self.runs[column]
+        if run.open or len(run.steps) < self.settings.patience:
+            return []
+        run.open = True
+        steps, run.steps = run.steps, []
+        return steps
+
+    def is_first(self, column: int) -> bool:
+        """Whether the newest fault of a column is the first of its kind."""
+        return self.runs[column].length == 1
+
+    def is_fault(self, label: float, pit: float, epistemic: float, step: int) -> bool:
         """Whether a label is to be kept out.
 
         Args:
             label: in original units.
             pit: P(Y <= label) under the forecast of its step.
             epistemic: variance of that forecast.
+            step: its number.
         """
         if not self.active:
             return False
@@ -123,9 +148,9 @@ class Gate:
         spike = epistemic > self.settings.spike * self.epistemic
         run = self.runs[-1]
         if not (low <= label <= high) or (extreme and spike):
-            run.fault(label)
+            run.fault(label, step)
             return not run.open
-        run.end()
+        self._within(-1)
         if math.isfinite(epistemic):
             mean = self.epistemic
             self.epistemic = epistemic if math.isnan(mean) else mean + _RATE * (epistemic - mean)
@@ -138,13 +163,23 @@ class Gate:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe state, without settings and limits."""
-        runs = [[r.length, None if math.isnan(r.value) else r.value, r.varied, r.open] for r in self.runs]
+        runs = [{**asdict(r), "value": None if math.isnan(r.value) else r.value} for r in self.runs]
         return {"epistemic": None if math.isnan(self.epistemic) else self.epistemic, "runs": runs}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The state that `to_dict` gave."""
         self.epistemic = math.nan if state["epistemic"] is None else float(state["epistemic"])
-        self.runs = [
-            _Run(int(n), math.nan if v is None else float(v), bool(varied), bool(is_open))
-            for n, v, varied, is_open in state["runs"]
-        ]
+        if len(state["runs"]) != len(self.runs):
+            raise ValueError(f"its gate has {len(state['runs'])} columns, not {len(self.runs)}")
+        self.runs = [_restored(run) for run in state["runs"]]
+
+
+def _restored(run: dict[str, Any]) -> _Run:
+    return _Run(
+        int(run["length"]),
+        math.nan if run["value"] is None else float(run["value"]),
+        int(run["step"]),
+        [int(step) for step in run["steps"]],
+        bool(run["open"]),
+        int(run["inside"]),
+    )

@@ -10,106 +10,70 @@ All that is believed follows from the log (filtering/log.py), which is what a sn
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from latenttrack.data.features import Pipeline
+from latenttrack.data.features import Pipeline, PipelineState
 from latenttrack.data.feed import Feed
+from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
-from latenttrack.filtering.alarm import Alarm
+from latenttrack.filtering.alarm import PERIOD, Alarm
+from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
+from latenttrack.filtering.guard import Guard, Ruling
 from latenttrack.filtering.log import Entry, Log
-from latenttrack.filtering.program import Program, Units
-from latenttrack.models.base import AbstractTracker
+from latenttrack.filtering.program import Program, Track
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 BUFFER = 96  # steps that a label may come late
+_LONGEST_BUFFER = 100_000
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
-
-
-class Prediction(NamedTuple):
-    """What is said about one step, in original units.
-
-    Attributes:
-        number: of the step.
-        time: of the step; see `Feed.show`.
-        id: what the event was called.
-        mean: E[y].
-        std: standard deviation of y.
-        quantiles: by their level.
-        aleatoric: variance that is noise.
-        epistemic: variance that is ignorance.
-        surprise: PIT of the newest label, NaN before the first.
-        flags: all that was not as it should be.
-    """
-
-    number: int
-    time: str | float
-    id: str | int | None
-    mean: float
-    std: float
-    quantiles: dict[float, float]
-    aleatoric: float
-    epistemic: float
-    surprise: float
-    flags: tuple[str, ...]
-
-
-class Observed(NamedTuple):
-    """What became of a label.
-
-    Attributes:
-        status: "taken"; "held" by the gate; "repeated" (known already); "corrected" (another value was
-            known); "missing" (null); "too-late" (its step is no longer kept); "unmatched" (no such step).
-        number: of its step, None if there is none.
-        surprise: PIT under the forecast of its step, NaN if it was not scored.
-        log_score: log density likewise.
-        drift: whether the drift alarm sounded.
-    """
-
-    status: str
-    number: int | None = None
-    surprise: float = math.nan
-    log_score: float = math.nan
-    drift: bool = False
+# A leap in time that a broken clock is likelier to make than an outage: five years, or as many steps.
+_LEAP = 5 * 365 * 86_400 * 10**9
+_LEAP_STEPS = 1_000_000
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class LiveFilter:
     """One stream.
 
     Args:
-        tracker: one seed (or a pool) of a model.
+        program: the model, compiled.
         pipeline: makes its inputs.
         feed: how events are read.
         gate: how faults are judged.
         buffer: steps that a label may be late and still be taken in.
-        levels: of the quantiles that are reported.
+        alarm: labels between two false drift alarms, at least, on average; 0 for no alarm.
     """
 
     def __init__(
         self,
-        tracker: AbstractTracker,
+        program: Program,
         pipeline: Pipeline,
         feed: Feed,
         *,
         gate: GateSettings | None = None,
         buffer: int = BUFFER,
-        levels: tuple[float, ...] = LEVELS,
+        alarm: int | float = PERIOD,
     ):
-        self.feed, self.levels = feed, levels
-        self._pipeline = pipeline
-        self._program = Program(tracker, len(pipeline.names), Units(pipeline.y_loc, pipeline.y_scale), levels)
-        self._log = Log(2 * feed.delay + max(buffer, 1))
+        if isinstance(buffer, bool) or not isinstance(buffer, int) or not 1 <= buffer <= _LONGEST_BUFFER:
+            raise LatentTrackError(
+                f"buffer is {buffer!r}: give a whole number of steps from 1 to {_LONGEST_BUFFER}."
+            )
+        self.feed, self.levels = feed, program.levels
+        self.pipeline, self.program = pipeline, program
+        self.log = Log(2 * feed.delay + buffer)
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
-        self.alarm = Alarm(feed.delay)
+        self._guard = Guard(self.gate, self.log, feed.delay, feed.inputs)
+        self.alarm = Alarm(feed.delay, alarm)
         self.counts = dict.fromkeys(("events", "labels", "too-late", "unmatched", "held", "gaps", "drift"), 0)
-        self._origin = self._belief = self._program.start()
-        self._memory = pipeline.start()
+        self.origin = self.belief = self.program.start()
+        self.memory = pipeline.start()
         self._stale = 0  # number of the first step whose run is missing or out of date
-        self._surprise = math.nan
-        self._restart = False  # whether the next step begins from nothing
+        self.surprise = math.nan
+        self.begin = ""  # of the next step
+        self.doubted: int | float | None = None  # a time that was too far ahead to be believed at once
         self._nothing = np.zeros(len(pipeline.names), np.float32)
 
     def predict(
@@ -126,11 +90,58 @@ class LiveFilter:
         row, label, flags = self.feed.row(x if isinstance(x, Mapping) else self._by_name(x))
         when, number, more = self._place(time)
         flags += more
-        newest = self._log.newest
-        if newest is not None and number <= newest.number:
-            return self._late(number, when, id, row, flags)
+        newest = self.log.newest
+        if newest is not None and when <= newest.time:
+            return self._late(Entry(number, when, row, id, flags=flags), label)
+        self._doubt(when)
         self._fill_gap(number, when, flags)
-        return self._next(Entry(self._next_number, when, row, id, flags=flags), label)
+        return self._next(Entry(self.next_number, when, row, id, flags=flags), label)
+
+    def absorb(self, past: Series, *, trained: bool = False) -> None:
+        """Take in what came before the stream, as it was loaded, without giving anything out.
+
+        Args:
+            past: rows of a single stream, the newest last. Only before the first event.
+            trained: whether the weights were trained on it: how well it was predicted is then forgotten.
+        """
+        if len(self.log) or len(past.keys) > 1:
+            raise LatentTrackError(
+                "a past can be taken in once, before the first event, and from a single stream: "
+                "start a new stream, and select one key."
+            )
+        prepared, delay = self.pipeline.transform(past), self.feed.delay
+        # The steps that fit into the log are run one by one; D more are there for their labels.
+        begin = max(len(past) - self.log.capacity + delay, 0)
+        if begin:
+            early = np.arange(begin)
+            self.belief = self.program.fold(prepared.select(early))
+            self.memory = self.pipeline.memory(past.select(early))
+        for i in range(max(begin - delay, 0), len(past)):
+            entry = Entry(i, self.feed.time(past.time[i]), past.x[i], label=float(past.y[i]))
+            entry.features = prepared.x[i].astype(np.float32)
+            self.log.append(entry)
+        self._stale = begin
+        self._run_stale()
+        self.origin = self.belief
+        self.begin = "renew" if trained else ""
+
+    def resume(
+        self, entries: list[Entry], belief: Track, origin: Track, memory: PipelineState, base: int | None
+    ) -> None:
+        """Go on from a log; see filtering/keeping.py.
+
+        Args:
+            entries: of the log.
+            belief: before the step `base`, or the newest without one.
+            origin: what the stream began with.
+            memory: the pipeline's, as `belief`.
+            base: number of the first step that is run again; None if there is none.
+        """
+        for entry in entries:
+            self.log.append(entry)
+        self.belief, self.origin, self.memory = belief, origin, memory
+        self._stale = self.next_number if base is None else base
+        self._run_stale()
 
     def observe(self, y: object, *, time: object = None, id: str | int | None = None) -> Observed:
         """The label of a step is known; say which step by the id or the time of its event.
@@ -152,6 +163,24 @@ class LiveFilter:
             return Observed("missing", entry.number)
         return self._take(entry, label)
 
+    def settle(self) -> None:
+        """Take in now the labels that came late, and not only at the next event."""
+        self._run_stale()
+
+    def leap(self, entries: list[Entry], belief: Track, memory: PipelineState) -> None:
+        """Go on after steps that were run elsewhere (filtering/batch.py).
+
+        Args:
+            entries: of these steps, without beliefs: no label of theirs may come late before they have left
+                the log.
+            belief: after them.
+            memory: the pipeline's, after them.
+        """
+        for entry in entries:
+            self.log.append(entry)
+        self.belief, self.memory = belief, memory
+        self._stale = self.next_number
+
     # Steps
 
     def _by_name(self, x: np.ndarray) -> dict[str, Any]:
@@ -165,106 +194,161 @@ class LiveFilter:
 
     def _place(self, time: object) -> tuple[int | float, int, list[str]]:
         """Time and number of the step that an event is about, and flags."""
-        newest, interval = self._log.newest, self._interval
+        newest, interval = self.log.newest, self.interval
         if time is None:
-            if newest is None and self.feed.clock:
-                raise LatentTrackError("the first event has no time: give it one; later ones may go without.")
+            if self.feed.clock and (newest is None or interval is None):
+                raise LatentTrackError(
+                    "the event has no time: give it one; only later ones of a regular stream may go without."
+                )
             number = 0 if newest is None else newest.number + 1
             return 0 if newest is None else newest.time + (interval or 1), number, []
         when = self.feed.time(time)
         if newest is None:
             return when, 0, []
         if interval is None:
-            if when > newest.time:
-                return when, newest.number + 1, []
-            known = self._log.find(None, when)
-            return when, newest.number if known is None else known.number, []
+            return when, newest.number + 1, []
         steps = round((when - newest.time) / interval)
         on_grid = newest.time + steps * interval
         return on_grid, newest.number + steps, [] if on_grid == when else ["off-grid"]
 
     @property
-    def _interval(self) -> int | None:
+    def interval(self) -> int | None:
+        """Between two steps, in the units of their times; None: any."""
         return self.feed.interval if self.feed.clock else 1
+
+    def _doubt(self, when: int | float) -> None:
+        """Refuse a leap in time, unless the event before was one too: a single one would end the stream."""
+        newest = self.log.newest
+        leap = _LEAP if self.feed.clock else _LEAP_STEPS
+        if newest is None or when - newest.time <= leap:
+            self.doubted = None
+        elif self.doubted is None or not 0 < when - self.doubted <= leap:
+            self.doubted = when
+            raise LatentTrackError(
+                f"the event of {self.feed.show(when)} comes long after {self.feed.show(newest.time)}, and "
+                "its time may be wrong: correct it; if the next event lies beyond it, that one is believed."
+            )
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
         """Advance through the steps that no event came for."""
-        newest = self._log.newest
+        newest = self.log.newest
         gap = 0 if newest is None else number - newest.number - 1
         if gap <= 0:
             return
         flags.append(f"gap:{gap}")
         self.counts["gaps"] += 1
-        gap, interval = min(gap, _LONGEST_GAP), self._interval or 1
+        gap, interval = min(gap, _LONGEST_GAP), self.interval or 1
         empty = np.full(len(self.feed.inputs), math.nan)
         for ahead in range(gap, 0, -1):
-            self._append(Entry(self._next_number, when - ahead * interval, empty, asked=False))
+            self._append(Entry(self.next_number, when - ahead * interval, empty, asked=False))
             self._run_stale()
 
     @property
-    def _next_number(self) -> int:
-        newest = self._log.newest
+    def next_number(self) -> int:
+        """Of the step to come."""
+        newest = self.log.newest
         return 0 if newest is None else newest.number + 1
 
     def _next(self, entry: Entry, label: float) -> Prediction:
-        entry.row = self._pass_gate(entry.row, entry.flags)
-        earlier = self._log.get(entry.number - self.feed.horizon)
-        if label == label and earlier is not None:
-            observed = self._take(earlier, label)
-            entry.flags += ["label-held"] * (observed.status == "held") + ["drift"] * observed.drift
-        entry.restart, self._restart = self._restart, False
+        self._follow(self._guard.row(entry))
+        self._take_own(entry, label)
+        entry.begin, self.begin = self.begin, ""
         self._append(entry)
         self._run_stale()
         self.counts["events"] += 1
-        return self._prediction(entry)
+        return self.told(entry)
 
-    def _late(
-        self, number: int, when: int | float, id: str | int | None, row: np.ndarray, flags: list[str]
-    ) -> Prediction:
+    def _take_own(self, entry: Entry, label: float) -> None:
+        """The label of an earlier step that is one of the measurements of this one."""
+        earlier = self.log.get(entry.number - self.feed.horizon)
+        if label == label and earlier is not None:
+            observed = self._take(earlier, label)
+            entry.flags += [f"label-{observed.status}"] * (observed.status in ("held", "clipped"))
+            entry.flags += ["drift"] * observed.drift
+
+    def _late(self, late: Entry, label: float) -> Prediction:
         """An event of a step that has passed: known already, or the filling of a gap."""
-        entry = self._log.get(number)
-        if entry is not None and entry.time == when and entry.asked:
-            return self._prediction(entry)._replace(flags=(*entry.flags, "repeated"))
-        if entry is None or entry.time != when or number - self.feed.delay < self._log.first:
+        entry = self.log.find(None, late.time)
+        if entry is not None and entry.asked:
+            return self.told(entry)._replace(flags=(*entry.flags, "repeated"))
+        if entry is None or not self._guard.can_run(entry):
             self.counts["too-late"] += 1
             raise LatentTrackError(
-                f"the event of {self.feed.show(when)} comes too late: its step is no longer kept, so that it "
-                "has no influence; send events in order."
+                f"the event of {self.feed.show(late.time)} comes too late: its step is no longer kept, "
+                "and it has no influence; send events in order."
             )
-        entry.row, entry.id, entry.asked = self._pass_gate(row, flags), id, True
-        entry.flags, entry.forecast = [*flags, "late"], None
-        self._log.index(entry)
-        self._stale = min(self._stale, number)
+        entry.row, entry.id, entry.asked, entry.flags = late.row, late.id, True, [*late.flags, "late"]
+        entry.forecast = None
+        self.log.index(entry)
+        self._follow(self._guard.row(entry))
+        self._take_own(entry, label)
+        self._stale = min(self._stale, entry.number)
         self._run_stale()
         self.counts["events"] += 1
-        return self._prediction(entry)
+        return self.told(entry)
 
     def _append(self, entry: Entry) -> None:
-        self._stale = min(self._stale, entry.number)
-        self._log.append(entry)
+        # First, because the oldest step, which leaves now, may have a label that still has to be taken in.
+        self._run_stale()
+        self._stale = entry.number
+        self.log.append(entry)
 
     def _run_stale(self) -> None:
         """Run every step whose run is missing or out of date."""
-        log, delay, program = self._log, self.feed.delay, self._program
+        log = self.log
         for entry in log.entries[self._stale - log.first :]:
             if entry.belief is None:  # the next one
-                entry.belief, entry.memory = self._belief, self._memory
-            due = log.get(entry.number - delay)
-            due_y = math.nan if due is None else due.usable
-            features, memory = self._pipeline.follow(entry.memory, entry.time, entry.row, label=due_y)
-            due_x = self._nothing if due is None else due.features
-            inputs = program.inputs(due_x, due_y, features, entry.number)
-            track = program.step(self._origin if entry.restart else entry.belief, inputs)
-            entry.features = inputs[len(features) : 2 * len(features)]
+                entry.belief, entry.memory = self.belief, self.memory
+            track, memory = self._run(entry)
+            report = self.program.report(track).tolist()
+            if not _is_sound(report):
+                track, memory = self._mend(entry)
+                report = self.program.report(track).tolist()
             if entry.forecast is None:
-                entry.forecast, entry.report = track, program.report(track).tolist()
+                entry.forecast, entry.report = track, report
             following = log.get(entry.number + 1)
             if following is not None:
                 following.belief, following.memory = track, memory
-            self._belief, self._memory = track, memory
-        self._stale = self._next_number
+            self.belief, self.memory = track, memory
+        self._stale = self.next_number
 
-    def _prediction(self, entry: Entry) -> Prediction:
+    def _run(self, entry: Entry) -> tuple[Track, PipelineState]:
+        """What a step leaves behind, and the pipeline's memory after it."""
+        due = self.log.get(entry.number - self.feed.delay)
+        due_y = math.nan if due is None else due.usable
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is infinite, and mended
+            features, memory = self.pipeline.follow(entry.memory, entry.time, entry.row, label=due_y)
+            due_x = self._nothing if due is None else due.features
+            inputs = self.program.inputs(due_x, due_y, features, entry.number % 2**32)
+        entry.features = inputs[len(features) : 2 * len(features)]
+        return self.program.step(self._before(entry), inputs), memory
+
+    def _mend(self, entry: Entry) -> tuple[Track, PipelineState]:
+        """Run a step whose forecast is not a number without its row, then without its label, then anew.
+
+        Numbers too large for single precision would else stay in the belief for ever.
+        """
+        entry.came = entry.row if entry.came is None else entry.came
+        entry.row = np.full_like(entry.row, math.nan)
+        entry.flags += ["not-finite"] * ("not-finite" not in entry.flags)
+        found = self._run(entry)
+        due = self.log.get(entry.number - self.feed.delay)
+        if not _is_sound(self.program.report(found[0])) and due is not None:
+            due.held, due.stand_in = True, math.nan
+            found = self._run(entry)
+        if not _is_sound(self.program.report(found[0])):
+            entry.begin = "restart"
+            found = self._run(entry)
+        return found
+
+    def _before(self, entry: Entry) -> Track:
+        """The belief that a step begins from."""
+        if entry.begin == "renew":
+            return self.program.renew(entry.belief)
+        return self.origin if entry.begin == "restart" else entry.belief
+
+    def told(self, entry: Entry) -> Prediction:
+        """What was said about a step."""
         assert entry.report is not None
         mean, sd, aleatoric, epistemic, *quantiles = entry.report
         return Prediction(
@@ -276,72 +360,49 @@ class LiveFilter:
             dict(zip(self.levels, quantiles, strict=True)),
             aleatoric,
             epistemic,
-            self._surprise,
+            self.surprise,
             tuple(entry.flags),
         )
 
     # Labels
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
-        if id is not None or self._interval is None:
-            return self._log.find(id, None if time is None else self.feed.time(time))
-        when, number, _ = self._place(time)
-        entry = self._log.get(number)
-        return entry if entry is not None and entry.time == when else None
+        if id is not None or self.interval is None:
+            return self.log.find(id, None if time is None else self.feed.time(time))
+        return self.log.find(None, self._place(time)[0])
 
     def _absence(self, time: object) -> str:
         """Why no step has this time."""
-        first = self._log.entries[0].time if self._log.entries else math.inf
+        first = self.log.entries[0].time if self.log.entries else math.inf
         return "too-late" if self.feed.time(time) < first else "unmatched"
 
     def _take(self, entry: Entry, label: float) -> Observed:
         if label == entry.label:
             return Observed("repeated", entry.number, entry.pit, entry.log_score)
         status = "taken" if math.isnan(entry.label) else "corrected"
-        assert entry.forecast is not None
-        pit, log_score = self._program.score(entry.forecast, label)
-        entry.label, entry.pit, entry.log_score = label, pit, log_score
-        entry.held = self._is_held(entry)
-        self._surprise = pit
-        drift = status == "taken" and self.alarm.hear(pit)
+        entry.label, entry.pit, entry.log_score = label, math.nan, math.nan
+        if entry.forecast is not None:  # else its step came before all that is kept
+            single = min(max(label, -_LARGEST), _LARGEST)
+            entry.pit, entry.log_score = self.program.score(entry.forecast, single)
+            self.surprise = entry.pit
+        self._follow(self._guard.label(entry))
+        drift = status == "taken" and self.alarm.hear(entry.pit, entry.number)
         self.counts["labels"] += status == "taken"
         self.counts["drift"] += drift
-        self._overdue(entry)
-        return Observed("held" if entry.held else status, entry.number, pit, log_score, drift)
-
-    def _overdue(self, entry: Entry) -> None:
-        """Steps that should have had a label are out of date."""
+        # Steps that should have had it are out of date.
         self._stale = min(self._stale, entry.number + self.feed.delay)
+        if entry.held:
+            status = "held" if math.isnan(entry.stand_in) else "clipped"
+        return Observed(status, entry.number, entry.pit, entry.log_score, drift)
 
-    def _is_held(self, entry: Entry) -> bool:
-        gate = self.gate
-        assert entry.report is not None
-        if not gate.is_fault(entry.label, entry.pit, entry.report[3]):
-            return False
-        self.counts["held"] += 1
-        if gate.is_news(len(gate.limits) - 1):
-            for other in self._log.entries:
-                if other.held:
-                    other.held = False
-                    self._overdue(other)
-            return False
-        if gate.settings.policy == "clip":
-            entry.label = gate.clip(entry.label, len(gate.limits) - 1)
-            return False
-        self._restart = gate.settings.policy == "reset"
-        return True
+    def _follow(self, ruling: Ruling) -> None:
+        """Take note of what the gate has decided."""
+        self.counts["held"] += ruling.held
+        self._stale = min(self._stale, ruling.stale)
+        if ruling.restart:
+            self.begin = "restart"
 
-    def _pass_gate(self, row: np.ndarray, flags: list[str]) -> np.ndarray:
-        faults = self.gate.faults(row)
-        if not faults:
-            return row
-        row, policy = row.copy(), self.gate.settings.policy
-        self.counts["held"] += 1
-        for i in faults:
-            if self.gate.is_news(i):
-                flags.append(f"new-regime:{self.feed.inputs[i]}")
-                continue
-            flags.append(f"implausible:{self.feed.inputs[i]}")
-            row[i] = self.gate.clip(float(row[i]), i) if policy == "clip" else math.nan
-        self._restart = policy == "reset"
-        return row
+
+def _is_sound(report: Sequence[float] | np.ndarray) -> bool:
+    """Whether mean and standard deviation are numbers."""
+    return math.isfinite(report[0]) and math.isfinite(report[1])

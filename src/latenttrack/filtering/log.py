@@ -19,12 +19,15 @@ class Entry:
     Attributes:
         number: of the step, since the stream began.
         time: nanoseconds since 1970, or the step's own number; see `Feed.time`.
-        row: [F] measurements, NaN where missing.
+        row: [F] measurements, NaN where missing, as the filter may use them.
+        came: [F] the same as they came, if the gate has changed them, else None.
         id: what the user calls it.
         asked: whether an event came for it; False for a step that only fills a gap.
         label: in original units, NaN until it is known.
         held: whether the gate keeps the label out.
-        restart: whether the gate made it begin from the belief before any data.
+        stand_in: what is used in place of a label that is held, NaN for nothing.
+        begin: "restart" if it begins from the belief that the stream began with, "renew" if training data
+            end before it (see `AbstractTracker.renew`), else "".
         flags: what was said about it.
         features: [F'] what the pipeline made of it.
         belief: before the step: the track of the one before (filtering/program.py).
@@ -42,7 +45,9 @@ class Entry:
     asked: bool = True
     label: float = math.nan
     held: bool = False
-    restart: bool = False
+    stand_in: float = math.nan
+    came: np.ndarray | None = None
+    begin: str = ""
     flags: list[str] = field(default_factory=list)
     features: Any = None
     belief: Any = None
@@ -55,7 +60,7 @@ class Entry:
     @property
     def usable(self) -> float:
         """The label, as the filter may use it."""
-        return math.nan if self.held else self.label
+        return self.stand_in if self.held else self.label
 
 
 class Log:
@@ -80,6 +85,10 @@ class Log:
         """The last step, None before the first."""
         return self.entries[-1] if self.entries else None
 
+    def runs_from(self, delay: int) -> int:
+        """Number of the first step from which on all can be run again: the labels due before it are gone."""
+        return self.first + delay if self.first > 0 else 0
+
     def get(self, number: int) -> Entry | None:
         """The entry of a step; None if it is gone, or yet to come."""
         index = number - self.first
@@ -96,8 +105,9 @@ class Log:
         self.index(entry)
         if len(self.entries) > self.capacity:
             oldest = self.entries.pop(0)
-            self._by_time.pop(oldest.time, None)
-            # An id that was used again belongs to its newest step.
+            # An id or a time that was used again belongs to its newest step.
+            if self._by_time.get(oldest.time) == oldest.number:
+                del self._by_time[oldest.time]
             if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
                 del self._by_id[oldest.id]
 

@@ -1,6 +1,7 @@
-"""The compiled functions of a live filter: one step, one score. What a step leaves behind is one array."""
+"""The compiled functions of a live filter: a step, a score. All that a step leaves behind is one array."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -8,15 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
+from latenttrack.data.series import Series
 from latenttrack.filtering.device import live_device
+from latenttrack.filtering.offline import warm_up
 from latenttrack.filtering.packing import Packing
-from latenttrack.models.base import AbstractTracker, State, step
+from latenttrack.models.base import AbstractTracker, State, Window, step
+from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
 
 Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, its report, its forecast
+AnyTrack = Track | Float32[np.ndarray, " n"]
 # A sum of more than 32 numbers would be made in two operations, that of its terms being a third.
 _OPTIONS = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Units(NamedTuple):
@@ -46,11 +52,11 @@ class Program:
         tracker: AbstractTracker,
         features: int,
         units: Units,
-        levels: tuple[float, ...],
+        levels: tuple[float, ...] = LEVELS,
         key: PRNGKeyArray | None = None,
     ):
         self._tracker, self._features, self._units = tracker, features, units
-        self._levels = jnp.asarray(levels, jnp.float32)
+        self.levels = levels
         self._key = jax.random.key(0) if key is None else key
         state = jax.eval_shape(tracker.init)
         x = jax.ShapeDtypeStruct((features,), jnp.float32)
@@ -63,16 +69,27 @@ class Program:
         self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
         self.step = jax.jit(self._step, compiler_options=_OPTIONS)
         self._scores = jax.jit(self._score, compiler_options=_OPTIONS)
+        self._many_scores = jax.jit(jax.vmap(self._score), compiler_options=_OPTIONS)
+        self._scan = jax.jit(
+            lambda track, rows: jax.lax.scan(self._leave, track, rows)[1], compiler_options=_OPTIONS
+        )
 
     def start(self) -> Track:
         """The belief before any data; its report and forecast are void."""
         # Compiled as one program, which a cache keeps: one operation after another takes longer to start.
-        return self._place(jax.jit(lambda: self._begin(self._tracker.init()))())
+        belief = jax.jit(lambda: self.beliefs.pack(self._tracker.init()))()
+        return self.join(np.asarray(belief), None)
 
     def renew(self, track: Track) -> Track:
         """The belief where training data end; see `AbstractTracker.renew`."""
-        state = self.beliefs.unpack(jnp.asarray(np.asarray(track)[: self.beliefs.size]))
-        return self._place(self._begin(self._tracker.renew(state)))
+        return self._begin(self._tracker.renew(self.beliefs.unpack(track[: self.beliefs.size])))
+
+    def fold(self, series: Series) -> Track:
+        """The belief after the rows of a prepared series with a single stream."""
+        window = Window(*(jnp.asarray(leaf[0]) for leaf in lay_out(series)[0]))
+        # Not part of what is compiled for a step: it runs once.
+        folded: State = jax.jit(lambda w: warm_up(self._tracker, self._tracker.init(), w))(window)
+        return self._begin(folded)
 
     def inputs(self, due_x: np.ndarray, due_y: float, x: np.ndarray, number: int) -> np.ndarray:
         """[2 F + 3] all that `step` hears.
@@ -93,26 +110,62 @@ class Program:
         inputs[-1:].view(np.uint32)[0] = number
         return inputs
 
-    def report(self, track: Track) -> np.ndarray:
-        """[mean, sd, aleatoric, epistemic, quantiles...] of the track's step, in original units."""
+    def scan(self, track: Track, inputs: np.ndarray) -> np.ndarray:
+        """The tracks [N, n] after each of N steps.
+
+        Args:
+            track: before them.
+            inputs: [N, 2 F + 3], from `inputs`.
+        """
+        return np.asarray(self._scan(track, inputs))
+
+    def scores(
+        self, tracks: Sequence[AnyTrack], labels: Sequence[float], most: int
+    ) -> list[tuple[float, float]]:
+        """`score` of up to `most` labels at once."""
+        loc, scale = self._units
+        count = len(labels)
+        if count == 0:
+            return []
+        # Filled up, so that one compiled program serves any number.
+        rows = [*tracks, *[tracks[-1]] * (most - count)]
+        values = (np.array([*labels, *[labels[-1]] * (most - count)]) - loc) / scale
+        found = np.asarray(self._many_scores(np.stack(rows), values.astype(np.float32)))[:count]
+        return [(pit, log_prob - math.log(scale)) for pit, log_prob in found.tolist()]
+
+    def report(self, track: AnyTrack) -> np.ndarray:
+        """[mean, sd, aleatoric, epistemic, quantiles...] of the step that left the track, original units."""
         report: np.ndarray = self._offset + self._gain * np.asarray(track)[self._report]
         return report
 
-    def score(self, track: Track, y: float) -> tuple[float, float]:
+    def score(self, track: AnyTrack, y: float) -> tuple[float, float]:
         """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
         loc, scale = self._units
         pit, log_prob = np.asarray(self._scores(track, np.float32((y - loc) / scale))).tolist()
         return pit, log_prob - math.log(scale)
 
     def _begin(self, state: State) -> Track:
-        rest = jnp.zeros(self._report.stop - self._report.start + self.forecasts.size)
-        return jnp.concatenate([self.beliefs.pack(state), rest])
+        return self.join(np.asarray(self.beliefs.pack(state)), None)
 
-    def _place(self, track: Track) -> Track:
-        """All later tracks are where the first one is: this is what chooses the device."""
+    def split(self, track: AnyTrack) -> tuple[np.ndarray, np.ndarray]:
+        """The belief of a track, and what was said: its report and forecast."""
+        words = np.asarray(track)
+        return words[: self.beliefs.size], words[self.beliefs.size :]
+
+    def join(self, belief: np.ndarray | None, said: np.ndarray | None) -> Track:
+        """The inverse of `split`; what is not given is void."""
+        size = self._report.stop - self._report.start + self.forecasts.size
+        belief = np.zeros(self.beliefs.size, np.float32) if belief is None else belief
+        said = np.zeros(size, np.float32) if said is None else said
+        if belief.shape != (self.beliefs.size,) or said.shape != (size,):
+            raise ValueError(f"{belief.size} and {said.size} words, not {self.beliefs.size} and {size}")
+        return self.place(np.concatenate([belief, said]).astype(np.float32, copy=False))
+
+    def place(self, track: np.ndarray | Array) -> Track:
+        """The track on the live filters' device: all later tracks are where the first one is."""
         return jax.device_put(track, live_device())
 
-    def _step(self, track: Track, inputs: Float[Array, " m"]) -> Track:
+    def _step(self, track: Track, inputs: Float[Array, " inputs"]) -> Track:
         """The track after the due label and the new features: update, advance, predict."""
         F = self._features
         due = (inputs[:F], inputs[-3], inputs[-2] > 0)
@@ -120,10 +173,14 @@ class Program:
         state = self.beliefs.unpack(track[: self.beliefs.size])
         forecast, state = step(self._tracker, state, due, inputs[F : 2 * F], key)
         moments = [forecast.mean, jnp.sqrt(forecast.variance), forecast.aleatoric, forecast.epistemic]
-        quantiles = forecast.quantiles(self._levels)
+        quantiles = forecast.quantiles(jnp.asarray(self.levels, jnp.float32))
         return jnp.concatenate(
             [self.beliefs.pack(state), jnp.stack(moments), quantiles, self.forecasts.pack(forecast)]
         )
+
+    def _leave(self, track: Track, inputs: Float[Array, " inputs"]) -> tuple[Track, Track]:
+        after = self._step(track, inputs)
+        return after, after
 
     def _score(self, track: Track, y: Float[Array, ""]) -> Float[Array, "2"]:
         """[P(Y <= y), log p(y)] of a standardised label."""

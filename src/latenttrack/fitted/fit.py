@@ -1,5 +1,6 @@
 """`fit`: from a name and a training part to a `Model`."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import jax
 
 from latenttrack.data.features import Pipeline
+from latenttrack.data.feed import Feed
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.fitted.model import Model, as_number, builder
@@ -58,12 +60,16 @@ def fit(
         training = default_training(name, training or {})
     check_objective(name, training.objective)
     settings = settle(name, settings or {}, task, series, training.validation)
+    # Members of a pool are trained one by one: on the score of their mixture they would leave hard steps to
+    # each other.
+    single = {n: v for n, v in settings.items() if n != "pool"}
     trained = train(
-        builder(name, task, settings),
+        builder(name, task, single),
         series,
         training,
         jax.random.key(seed),
         seeds=numbers,
+        pool=settings.get("pool"),
         checkpoint=checkpoint,
         progress=progress,
     )
@@ -76,7 +82,8 @@ def fit(
         "epochs": trained.epochs,
         "final_loss": [_finite(v) for v in trained.history[-1]["loss"]] if trained.history else [],
     }
-    return Model(name, settings, task, trained.stack, pipeline, record)
+    feed = None if pipeline is None else _feed(series, pipeline)
+    return Model(name, settings, task, trained.stack, pipeline, record, feed)
 
 
 def fit_chosen(
@@ -136,7 +143,18 @@ def fit_chosen(
         "setup": list(choices.setup),
         "trials": [list(trial[:5]) for trial in choices.trials],
     }
-    return replace(model, record={**model.record, **chosen})
+    return replace(model, record={**model.record, **chosen}, feed=Feed.of(series))
+
+
+def _feed(series: Series, pipeline: Pipeline) -> Feed:
+    """How to go on after a prepared series: what was plausible before it was prepared is not known."""
+    everything = (-math.inf, math.inf)
+    return replace(
+        Feed.of(series),
+        inputs=pipeline.inputs,
+        limits=(everything,) * len(pipeline.inputs),
+        target_limits=everything,
+    )
 
 
 def _seed_numbers(seeds: int | Sequence[int]) -> list[int]:

@@ -3,26 +3,30 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from latenttrack.data.features import Pipeline
+from latenttrack.data.feed import Feed
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
-from latenttrack.models.base import AbstractTracker, parameter_count, partition
+from latenttrack.filtering.keeping import LiveState
+from latenttrack.filtering.program import Program
+from latenttrack.models.base import AbstractTracker, parameter_count
 from latenttrack.models.leaves import fill_arrays, named_arrays
-from latenttrack.models.pooled import Pooled
 from latenttrack.models.registry import REFERENCES, build
 from latenttrack.models.stack import Stack, stack_shape
 from latenttrack.models.task import Task
-from latenttrack.models.use import innermost
+from latenttrack.models.use import innermost, pool_stack
 from latenttrack.store.tensors import read_tensors, write_tensors
 
+if TYPE_CHECKING:
+    from latenttrack.fitted.stream import Stream
+
 _KIND = "model"
+_START = "start."
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class Model:
         stack: the trained trackers, one for each seed.
         pipeline: turns raw rows into the model's inputs; None if the series was prepared elsewhere.
         record: how it was trained, JSON-safe.
+        feed: how live rows are read.
+        start: the belief from which its streams begin; None: from nothing.
+        programs: what is compiled for its streams, by the quantiles they report; copies with the same weights
+            share it.
     """
 
     name: str
@@ -44,6 +52,9 @@ class Model:
     stack: Stack
     pipeline: Pipeline | None = None
     record: dict[str, Any] = field(default_factory=dict)
+    feed: Feed | None = None
+    start: LiveState | None = None
+    programs: dict[tuple[float, ...], Program] = field(default_factory=dict, repr=False, compare=False)
 
     def trained_on(self, series: Series) -> bool:
         """Whether the weights have seen the end of a series in training."""
@@ -55,34 +66,75 @@ class Model:
         """Trained numbers of one seed."""
         return parameter_count(self.stack[0])
 
+    def stream(self, past: Series | None = None, **choices: Any) -> "Stream":
+        """The model at work on a live stream: see `Stream` for the choices."""
+        from latenttrack.fitted.stream import Stream
+
+        return Stream(self, past, **choices)
+
+    def advance(self, series: Series) -> "Model":
+        """The model with a belief that has seen a series, without refitting: its streams begin there.
+
+        Args:
+            series: rows of a single stream, as they were loaded: from the beginning for a model that was not
+                advanced before, later ones for one that was.
+        """
+        from latenttrack.fitted.stream import advanced
+
+        return advanced(self, series)
+
     def save(self, path: str | Path) -> None:
         """Write an `.lt` file: tensors and a JSON header, atomically."""
-        header = {
-            "model": self.name,
-            "settings": self.settings,
-            "task": self.task.to_dict(),
-            "seeds": len(self.stack),
-            "pipeline": None if self.pipeline is None else self.pipeline.to_dict(),
-            "record": self.record,
-        }
-        write_tensors(path, named_arrays(self.stack), header, _KIND)
+        tensors, header = to_parts(self)
+        write_tensors(path, tensors, header, _KIND)
 
 
 def load(path: str | Path) -> Model:
     """Read an `.lt` file. Nothing in the file is ever executed."""
-    tensors, header = read_tensors(path, _KIND)
+    return from_parts(*read_tensors(path, _KIND), str(path))
+
+
+def to_parts(model: Model) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the JSON header that a file keeps of a model."""
+    start = LiveState({}, {}) if model.start is None else model.start
+    header = {
+        "model": model.name,
+        "settings": model.settings,
+        "task": model.task.to_dict(),
+        "seeds": len(model.stack),
+        "pipeline": None if model.pipeline is None else model.pipeline.to_dict(),
+        "feed": None if model.feed is None else model.feed.to_dict(),
+        "record": model.record,
+        "start": None if model.start is None else start.header,
+    }
+    return {**named_arrays(model.stack), **{_START + n: a for n, a in start.tensors.items()}}, header
+
+
+def from_parts(tensors: dict[str, np.ndarray], header: dict[str, Any], source: str) -> Model:
+    """The inverse of `to_parts`.
+
+    Args:
+        tensors: arrays by name.
+        header: the JSON header.
+        source: where they come from, for the error message.
+    """
     try:
         name, settings, seeds = header["model"], header["settings"], header["seeds"]
         task = Task.from_dict(header["task"])
         pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
-        record = header["record"]
+        feed = None if header.get("feed") is None else Feed.from_dict(header["feed"])
+        record, start = header["record"], header.get("start")
         shape = stack_shape(builder(name, task, settings), seeds)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LatentTrackError(
-            f"{path} describes a model that this version cannot build ({error}): "
+            f"{source} describes a model that this version cannot build ({error}): "
             "it was made by another version of latenttrack, so use that one or fit again"
         ) from None
-    return Model(name, settings, task, fill_arrays(shape, tensors, str(path)), pipeline, record)
+    live = {name[len(_START) :]: a for name, a in tensors.items() if name.startswith(_START)}
+    weights = {name: a for name, a in tensors.items() if not name.startswith(_START)}
+    stack = fill_arrays(shape, weights, source)
+    state = None if start is None else LiveState(live, start)
+    return Model(name, settings, task, stack, pipeline, record, feed, state)
 
 
 def pool(model: Model) -> Model:
@@ -99,18 +151,14 @@ def pool(model: Model) -> Model:
         raise LatentTrackError(
             f"{model.name} is a reference without weights, and all its seeds are alike: use it as it is"
         )
-    if "pool" in model.settings:
-        raise LatentTrackError(f"{model.name} is pooled already: pool a model that was fitted without `pool`")
     if count < 2:
         raise LatentTrackError(
-            f"{model.name} has one seed, and there is nothing to pool: fit it with seeds=3, for example"
+            f"{model.name} has one seed, or is pooled already, and there is nothing to pool: "
+            "fit it with seeds=3, for example"
         )
-    seeds = [model.stack[i] for i in range(count)]
-    # Outside the networks all seeds are alike.
-    tracker = eqx.tree_at(innermost, seeds[0], Pooled.of([innermost(seed) for seed in seeds]))
-    params, rest = partition(tracker)
-    stack = Stack(jax.tree.map(lambda leaf: leaf[None], params), rest, 1)
-    return replace(model, settings={**model.settings, "pool": count}, stack=stack)
+    stack = pool_stack(model.stack, count)
+    size = innermost(stack[0]).count
+    return replace(model, settings={**model.settings, "pool": size}, stack=stack, programs={})
 
 
 def builder(name: str, task: Task, settings: dict[str, Any]) -> Callable[[PRNGKeyArray], AbstractTracker]:

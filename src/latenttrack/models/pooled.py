@@ -9,6 +9,7 @@ all of them.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -33,6 +34,11 @@ class Pooled(AbstractTracker):
         arrays = [eqx.filter(tracker, eqx.is_array) for tracker in trackers]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
         return cls(eqx.combine(stacked, trackers[0]), len(trackers))
+
+    def each(self) -> list[AbstractTracker]:
+        """The S trackers one by one."""
+        arrays, rest = eqx.partition(self.members, eqx.is_array)
+        return [eqx.combine(jax.tree.map(operator.itemgetter(i), arrays), rest) for i in range(self.count)]
 
     def init(self) -> State:
         """Every member's belief before any data."""

@@ -5,15 +5,17 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import Averaged
-from latenttrack.models.base import AbstractTracker, Window
+from latenttrack.models.base import AbstractTracker, Window, partition
 from latenttrack.models.informed import Informed
 from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
+from latenttrack.models.stack import Stack
 from latenttrack.models.transformed import Transformed
 
 
@@ -42,6 +44,28 @@ def innermost(tracker: Any) -> Any:
     if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
         return innermost(tracker.inner)
     return tracker
+
+
+def pool_stack(stack: Stack, size: int) -> Stack:
+    """Mix the networks of each `size` consecutive seeds into one pool; wrappers stand around it once.
+
+    Args:
+        stack: S seeds, S a multiple of `size`; those that are pools already are joined into larger ones.
+        size: seeds in a pool.
+    """
+    pools = []
+    for first in range(0, len(stack), size):
+        seeds = [stack[i] for i in range(first, first + size)]
+        networks = [net for seed in seeds for net in _networks(innermost(seed))]
+        # Outside the networks all seeds are alike.
+        pools.append(partition(eqx.tree_at(innermost, seeds[0], Pooled.of(networks))))
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(params for params, _ in pools))
+    return Stack(params, pools[0][1], len(pools))
+
+
+def _networks(tracker: AbstractTracker) -> list[AbstractTracker]:
+    """The tracker itself, or the members of a pool."""
+    return tracker.each() if isinstance(tracker, Pooled) else [tracker]
 
 
 def seen_inside(tracker: AbstractTracker, window: Window) -> Window:

@@ -62,6 +62,26 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | bytearray) -> None:
         file.write(data)
 
 
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a place where no file can be written, before the work whose result would be lost.
+
+    Args:
+        path: Where a file shall be; whatever is there stays as it is.
+
+    Raises:
+        LatentTrackError: If a file cannot be written there.
+    """
+    try:
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        temporary = target.with_name(f".latenttrack-{secrets.token_hex(8)}.tmp")
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
+    except OSError as error:
+        raise LatentTrackError(_explain(Path(path), error)) from error
+
+
 def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder, and those above it, unless it is there.
 

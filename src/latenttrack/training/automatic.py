@@ -4,15 +4,16 @@ What the stream asks for whatever the model (training/suit.py: inputs, target tr
 trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
 
     anchor          the last label; or the seasonal difference, or least squares
-    size            35,000 parameters at most; or about 10,000
+    size            one network of 35,000 parameters at most; or three of about 10,000 (of a GRU one), mixed
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
     dropout         usual; or light, or strong
-    recalibration   mild; or strong, or none
+    recalibration   the strongest of three that costs nothing, or none
 
-What is named first is the default. Another is taken where it is better by more than a standard error of their
-difference, so that chance does not decide. At last the network is trained on the whole training part. All
-trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
+Of the others what is named first is the default; another is taken where it is better by more than a standard
+error of their difference, so that chance does not decide. At last the network is trained on the whole
+training part. All trials together are bounded in updates, not in seconds: what is chosen does not depend on
+the machine.
 """
 
 import functools
@@ -27,14 +28,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.averaged import SAFETY_NET
-from latenttrack.models.base import AbstractTracker, State, Window, observe, step
 from latenttrack.models.capacity import capacity
-from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.registry import build
 from latenttrack.models.task import Task
 from latenttrack.models.use import innermost
@@ -42,6 +40,7 @@ from latenttrack.store.atomic import write_bytes
 from latenttrack.training.checkpoint import fingerprint
 from latenttrack.training.defaults import default_training
 from latenttrack.training.fit import Progress, Seen, Trained, train
+from latenttrack.training.online import learn_online
 from latenttrack.training.schedules import updates_per_epoch
 from latenttrack.training.settings import Training
 from latenttrack.training.suit import TAIL, Suit, tail
@@ -56,18 +55,17 @@ _ANCHORS = {
     "rls": "least squares",
 }
 _DROPOUT = {"light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
-# A small network: for streams from which a large one would learn too much by heart.
+# Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
+# mixed, and together still within the bound on parameters; the GRU remains a single network.
 _SMALL_MEMORY = {"hidden_size": 32, "encoder_size": 16}
 _SMALL_GRU = {**_SMALL_MEMORY, "predictor": [26]}
-_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "features": 4, "predictor": [8], "generator_gain": 0.03}
+_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "features": 4, "predictor": [8], "generator_gain": 0.1, "pool": 3}
 BUDGET = 8000  # updates of all trials together
 _EPOCHS = 36
 _LEAST_UPDATES = 150  # a short stream is passed more often
 _MOST_UPDATES = 800  # and a long one less
 _GAIN = 0.002  # nats by which another choice must be better at least
 _BLOCKS = 20  # of time, over which a standard error is taken
-_COST = 0.005  # nats that recalibration may cost there: calibration is worth it
-_PRIORS = {"mild": 1000.0, "strong": 200.0}  # pseudo-counts of recalibration
 _STEPS = 384  # least length of the pieces that are trained side by side: a memory needs time to fill
 
 
@@ -80,7 +78,7 @@ class Setup(NamedTuple):
     updates: int
 
     def __str__(self) -> str:
-        size = "" if self.size == "usual" else f"{self.size} network, "
+        size = "" if self.size == "usual" else f"{self.size} size, "
         return f"{_ANCHORS[self.anchor]}, {size}{self.dropout} dropout, {self.updates} updates"
 
 
@@ -144,12 +142,12 @@ def choose_settings(
         )
     search = _Search(name, suited, train_part, seed, budget, notes, progress)
     best = search.run() if setup is None else setup
-    learned = search.learned_online(best)
+    learned = learn_online(search.trained(best).stack[0], train_part)
     training = replace(search.training(best.updates), validation=0.0)
     words = (
         *suited.words,
         f"anchor: {_ANCHORS[best.anchor]}",
-        f"{best.size} size, {best.dropout} dropout",
+        f"{_size(name, best)}, {best.dropout} dropout",
         f"trained for {training.epochs} epochs ({best.updates} updates in the trials)",
         f"recalibration: {learned.recalibration}",
     )
@@ -157,11 +155,9 @@ def choose_settings(
     return Choices(settings, training, words, search.trials, best)
 
 
-class _Learned(NamedTuple):
-    """What is learned online: which recalibration, and what it and the net start from."""
-
-    recalibration: str
-    settings: dict[str, Any]
+def _size(name: str, setup: Setup) -> str:
+    small = setup.size == "small" and name != "gru"
+    return "three small networks, mixed" if small else f"{setup.size} size"
 
 
 class _Search:
@@ -237,7 +233,10 @@ class _Search:
         summary, hidden = _DROPOUT[setup.dropout]
         dropout = {"summary_dropout": summary, "hidden_dropout": hidden}
         small = _SMALL_GRU if self.name == "gru" else _SMALL_HYPERNETWORK
-        return {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
+        chosen = {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
+        if setup.size == "small" and self.name == "latent-track":
+            chosen["K"] = 16  # of each
+        return chosen
 
     def training(self, updates: int) -> Training:
         """So many updates on the older part, as whole epochs."""
@@ -256,43 +255,13 @@ class _Search:
         length = -(-longest // max(round(plan.sequences / len(self.series.keys)), 1))
         return updates_per_epoch(plan, -(-length // plan.window) * plan.window)
 
-    def learned_online(self, setup: Setup) -> _Learned:
-        """Which recalibration costs nothing on the newest part, and what it and the net learned there.
-
-        They start from that: it comes from data on which the weights were not trained.
-        """
-        tracker = self._train(setup).stack[0]
-        window, counts = tail(self.series)
-        begin = int(np.argmax(counts, axis=1)[counts.any(axis=1)].min())
-        head, rest = (
-            Window(*(jnp.asarray(leaf[:, part]) for leaf in window))
-            for part in (slice(begin), slice(begin, None))
-        )
-        pits, states = _filter(tracker, head, rest)
-        # A transform has no state of its own: this is the net's.
-        start = {"safety_net_start": _mean(jnp.exp(states.log_weights))}
-        gains, first = {}, {}
-        for strength, prior in _PRIORS.items():
-            recalibrated = Recalibrated(tracker, self.task.size, self.task.delay, prior=prior)
-            gain, first[strength] = jax.jit(jax.vmap(recalibrated.replay))(pits, rest.observed)
-            gains[strength] = float(np.asarray(gain)[counts[:, begin:]].mean())
-        best = "strong" if gains["strong"] > gains["mild"] + _GAIN else "mild"
-        if gains[best] < -_COST:
-            return _Learned("none, it would cost", {**start, "recalibrate": False})
-        chosen = {
-            "recalibrate": True,
-            "recalibrate_prior": _PRIORS[best],
-            "recalibrate_start": _mean(first[best]),
-        }
-        return _Learned(best, {**start, **chosen})
-
     def _try(self, setup: Setup) -> Trial | None:
         """A trial, judged by its last weights on the newest part; None if the budget has no room for it."""
         if setup not in self._tried:
             spent = sum(trial.updates for trial in self.trials)
             if spent + setup.updates > self.budget:
                 return None
-            tracker, tail = self._train(setup).stack[0], self._seen[setup.anchor].tail
+            tracker, tail = self.trained(setup).stack[0], self._seen[setup.anchor].tail
             assert tail is not None
             nll = np.asarray(_tail_nll(innermost(tracker), jax.tree.map(jnp.asarray, tail), self.key))
             # In order of time; several streams side by side.
@@ -302,15 +271,16 @@ class _Search:
             self._write()
         return self._tried[setup]
 
-    def _train(self, setup: Setup) -> Trained:
+    def trained(self, setup: Setup) -> Trained:
         if setup not in self._trained:
             settings, training = self.settings(setup), self.training(setup.updates)
-            report = self.progress
+            report, pool = self.progress, settings.pop("pool", None)
             trained = self._trained[setup] = train(
                 lambda k: build(self.name, self.task, k, **settings),
                 self.series,
                 training,
                 self.key,
+                pool=pool,
                 seen=self._seen.get(setup.anchor),
                 last=True,
                 progress=None if report is None else lambda p: report(p._replace(stage=f"trial: {setup}")),
@@ -364,29 +334,4 @@ def _base_settings(name: str, suited: Suit, task: Task) -> dict[str, Any]:
     return settings
 
 
-def _mean(values: Float[Array, "B n"]) -> list[float]:
-    """Over streams, to plain numbers."""
-    return [round(float(value), 4) for value in np.asarray(values).mean(axis=0)]
-
-
 _tail_nll = eqx.filter_jit(tail_nll)
-
-
-@eqx.filter_jit
-def _filter(tracker: AbstractTracker, head: Window, rest: Window) -> tuple[Float[Array, "B T"], State]:
-    """The PIT of every label of `rest` under the filter itself, and the beliefs [B, ...] after it."""
-
-    def fold(state: State, row: Window) -> tuple[State, None]:
-        return observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x), None
-
-    def body(state: State, row: Window) -> tuple[State, Array]:
-        due = (row.due_x, row.due_y, row.due_observed)
-        forecast, state = step(tracker, state, due, row.x, jax.random.key(0))
-        return state, forecast.cdf(row.y)
-
-    def one(head: Window, rest: Window) -> tuple[Array, State]:
-        state = tracker.renew(jax.lax.scan(fold, tracker.init(), head)[0])
-        state, pits = jax.lax.scan(body, state, rest)
-        return pits, state
-
-    return jax.vmap(one)(head, rest)

@@ -17,7 +17,7 @@ from latenttrack.data.series import Series, require_learnable
 from latenttrack.models.base import AbstractTracker, Window
 from latenttrack.models.layout import cut, hide_unknown, lay_out
 from latenttrack.models.stack import Stack, build_stack, in_groups
-from latenttrack.models.use import innermost, log_unit, seen_inside
+from latenttrack.models.use import innermost, log_unit, pool_stack, seen_inside
 from latenttrack.training.checkpoint import describe_optimiser, fingerprint, load_checkpoint, save_checkpoint
 from latenttrack.training.schedules import EPOCHS, updates_per_epoch
 from latenttrack.training.settings import Training
@@ -63,6 +63,7 @@ def train(
     *,
     seeds: int | Sequence[int] = 1,
     together: bool | None = None,
+    pool: int | None = None,
     seen: "Seen | None" = None,
     last: bool = False,
     checkpoint: str | Path | None = None,
@@ -77,6 +78,7 @@ def train(
         training: objective, schedule, optimiser, ...
         key: seed s uses `fold_in(key, s)` and nothing else, so its result does not depend on the other seeds.
         seeds: how many, or which.
+        pool: networks of each seed, trained one by one and then mixed into one tracker; None: a single one.
         together: True vmaps the seeds, False trains them one after another; None takes what is faster for the
             shape.
         seen: what `see_series` gave for the same series, validation and tracker, to save its time.
@@ -86,6 +88,8 @@ def train(
     """
     require_learnable(series)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if pool is not None:
+        numbers = [number * pool + member for number in numbers for member in range(pool)]
     keys = jnp.stack([jax.random.fold_in(key, s) for s in numbers])
     whole = build_stack(build, jax.vmap(lambda k: jax.random.fold_in(k, 0))(keys))
     if not jax.tree.leaves(whole.params):  # a reference: it learns online, there is nothing to train
@@ -114,7 +118,8 @@ def train(
         params, epochs = runs.learner.average, [training.epochs] * len(numbers)
     else:
         params, epochs = runs.best.params, [int(e) + 1 for e in runs.best.epoch]
-    return Trained(whole.replace(eqx.tree_at(innermost, whole.params, params)), history, epochs, seen)
+    stack = whole.replace(eqx.tree_at(innermost, whole.params, params))
+    return Trained(stack if pool is None else pool_stack(stack, pool), history, epochs, seen)
 
 
 def _all_epochs(

@@ -1,0 +1,330 @@
+"""What a user's file holds: read, understood, and told in a few plain lines before anything is done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from latenttrack.data.reading import choose_time, on_a_grid, read_table, require_columns, to_series
+from latenttrack.data.series import Series
+from latenttrack.data.sifting import Clock, Dropped, Sifted, adds_up, find_clock, sift
+from latenttrack.data.suspects import Sentinel, Suspect, find_suspects, mask_sentinels, remedies
+from latenttrack.data.tables import Table
+from latenttrack.errors import LatentTrackError
+
+_SECOND = np.timedelta64(1_000_000_000, "ns")
+_UNITS = {"week": 604_800, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
+_MOST_NAMED = 8  # columns in a list of counts
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of a file is predicted, and from what.
+
+    Attributes:
+        source: a path, or anything else that `read_table` reads.
+        target: the column to predict.
+        time: the column of times; None: the only one, if there is one.
+        key: the column that says which stream a row belongs to; None for one stream.
+        features: the input columns; None: all that are worth having.
+        horizon: steps ahead.
+        delay: steps until a label is known; None: it is known when it is measured.
+        sentinels: numbers that mean "missing".
+    """
+
+    source: str | Path | Table
+    target: str
+    time: str | None = None
+    key: str | None = None
+    features: tuple[str, ...] | None = None
+    horizon: int = 1
+    delay: int | None = None
+    sentinels: tuple[Sentinel, ...] = ()
+
+    @property
+    def known_after(self) -> int:
+        """Steps until a label is known."""
+        return max(self.horizon, 1) if self.delay is None else self.delay
+
+
+class Gaps(NamedTuple):
+    """Rows that a regular grid has and the file has not."""
+
+    runs: int = 0
+    rows: int = 0  # in all
+    longest: int = 0  # rows of the longest run
+
+
+@dataclass(frozen=True)
+class Description:
+    """Plain facts about a file.
+
+    Attributes:
+        selection: what was asked for.
+        rows: of the file.
+        keys: names of the streams; one without a name if there is no key.
+        clock: the columns that make the time; none without one.
+        span: first and last time; None without a clock.
+        interval: the most common difference between neighbouring times; None without a clock.
+        usual: share of the differences that are the interval.
+        regular: whether all times lie on a grid of that interval.
+        gaps: in that grid.
+        inputs: the columns that are inputs.
+        dropped: the others, and why.
+        missing: values missing in the rows of the file, by input or target; only where there are some.
+        masked: how many values each declared sentinel made missing.
+        suspects: sentinels that might be declared, and where they stand.
+        given_away: whether, at horizon 0, the inputs of a row add up to its label.
+    """
+
+    selection: Selection
+    rows: int
+    keys: tuple[str, ...]
+    clock: tuple[str, ...]
+    span: tuple[np.datetime64, np.datetime64] | None
+    interval: np.timedelta64 | None
+    usual: float
+    regular: bool
+    gaps: Gaps
+    inputs: tuple[str, ...]
+    dropped: tuple[Dropped, ...] = ()
+    missing: dict[str, int] = field(default_factory=dict)
+    masked: dict[Sentinel, int] = field(default_factory=dict)
+    suspects: dict[Sentinel, tuple[Suspect, ...]] = field(default_factory=dict)
+    given_away: bool = False
+
+    def lines(self) -> list[tuple[str, str]]:
+        """For people: (what, facts), in the order in which they are told."""
+        told = [("rows", self._rows()), ("time", self._time())]
+        told += [
+            ("predicted", self._predicted()),
+            ("inputs", ", ".join(self.inputs) or "only the label's past"),
+        ]
+        told += [("dropped", f"{name}: {why}") for name, why in self.dropped]
+        nothing = "nothing else" if self.gaps.runs else "nothing"
+        told.append(("missing", _counts(self.missing) if self.missing else nothing))
+        told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
+        told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
+        if self.given_away:
+            known = "name with --features what is known before it"
+            told.append(("suspicious", f"the inputs of a row add up to its {self.selection.target}: {known}"))
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        """In plain JSON values: what a program must know to read the next rows of the same file."""
+        chosen = self.selection
+        source = chosen.source
+        return {
+            # The name alone: a model file is passed on, and where its data lay is nobody's business.
+            "source": source.source if isinstance(source, Table) else Path(source).name,
+            "rows": self.rows,
+            "target": chosen.target,
+            "time": list(self.clock),
+            "key": chosen.key,
+            "inputs": list(self.inputs),
+            "horizon": chosen.horizon,
+            "delay": chosen.known_after,
+            "sentinels": [[one.value, one.column] for one in chosen.sentinels],
+            "regular": self.regular,
+            "interval": None if self.interval is None else float(self.interval / _SECOND),
+            "span": None if self.span is None else [_moment(time) for time in self.span],
+        }
+
+    def _rows(self) -> str:
+        words = f"{self.rows:,}"
+        words += f" in {len(self.keys):,} streams" if len(self.keys) > 1 else ""
+        return words if self.span is None else f"{words}, {_moment(self.span[0])} to {_moment(self.span[1])}"
+
+    def _time(self) -> str:
+        if self.interval is None:
+            return "no column of times, so a row is a step; if there is one, name it with --time"
+        name, every = " and ".join(self.clock), _duration(self.interval)
+        if not self.regular:
+            return f"{name}: irregular ({_share(self.usual)} of the rows {every} apart), so a row is a step"
+        every = every.removeprefix("1 ")
+        if not self.gaps.runs:
+            return f"{name}: every {every}, no gaps"
+        runs, rows, longest = self.gaps
+        return (
+            f"{name}: every {every}, {runs:,} gap{'s' * (runs > 1)} (the longest "
+            f"{_duration(longest * self.interval)}); {rows:,} missing row{'s' * (rows > 1)} put in"
+        )
+
+    def _predicted(self) -> str:
+        horizon, delay = self.selection.horizon, self.selection.known_after
+        ahead = f"{self._steps(horizon)} ahead" if horizon else "of the same row, from the other columns"
+        when = "when it is measured" if delay == horizon else f"{self._steps(delay)} after its row"
+        return f"{self.selection.target}, {ahead}; a label is known {when}"
+
+    def _steps(self, count: int) -> str:
+        words = f"{count} step{'s' * (count > 1)}"
+        if self.interval is None or not self.regular:
+            return words
+        return f"{words} ({_duration(count * self.interval)})"
+
+
+class Understood(NamedTuple):
+    """A file as a series, and what there is to say about it."""
+
+    series: Series
+    description: Description
+
+
+def understand(selection: Selection) -> Understood:
+    """Read a file, find its clock, its interval and the inputs worth having, and make a series of it.
+
+    Args:
+        selection: the file and what is asked of it.
+
+    Returns:
+        The series, on its regular grid of time if there is one, and the facts.
+    """
+    raw = read_table(selection.source)
+    clock = _clock(raw, selection)
+    table = clock.table if clock else raw
+    masked = mask_sentinels(table, selection.sentinels)
+    require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
+    sifted = _inputs(masked, clock, selection)
+    choices: dict[str, Any] = {
+        "target": selection.target,
+        "time": clock.name if clock else False,
+        "key": selection.key,
+        "features": sifted.inputs,
+        "horizon": selection.horizon,
+        "delay": selection.known_after,
+    }
+    series = to_series(masked, **choices)
+    rows, regular = series, on_a_grid(masked, clock.name, selection.key) if clock else False
+    interval, usual = _interval(rows)
+    gaps = _gaps(rows, interval) if regular and interval is not None else Gaps()
+    if gaps.runs:
+        series = to_series(masked, **choices, grid=True)
+    sentinels = tuple((one.value, one.column) for one in selection.sentinels)
+    return Understood(
+        replace(series, sentinels=sentinels),
+        Description(
+            selection=selection,
+            rows=len(raw),
+            keys=series.keys,
+            clock=clock.parts if clock else (),
+            span=(rows.time.min(), rows.time.max()) if clock else None,
+            interval=interval,
+            usual=usual,
+            regular=regular,
+            gaps=gaps,
+            inputs=sifted.inputs,
+            dropped=sifted.dropped,
+            missing=_missing(masked, (selection.target, *sifted.inputs)),
+            masked=_masked(table, selection.sentinels),
+            suspects=_suspects(masked, (selection.target, *sifted.inputs)),
+            given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
+        ),
+    )
+
+
+def _clock(table: Table, selection: Selection) -> Clock | None:
+    if selection.time is not None:
+        require_columns(table, [selection.time])
+    name = choose_time(table, selection.time, exclude=(selection.target, selection.key))
+    return None if name is None else find_clock(table, name, selection.key)
+
+
+def _inputs(table: Table, clock: Clock | None, selection: Selection) -> Sifted:
+    """Those that the user names, or all that are worth having."""
+    target, horizon, delay = selection.target, selection.horizon, selection.known_after
+    if selection.features is not None:
+        require_columns(table, selection.features)
+        if target in selection.features and delay > horizon > 0:
+            raise LatentTrackError(
+                f"the target {target!r} is also a feature, and with a delay of {delay} steps its present "
+                f"value is not known yet: leave it out, or give a delay of at most {horizon}."
+            )
+        return Sifted(tuple(dict.fromkeys(selection.features)), ())
+    parts = clock.parts if clock else ()
+    time = clock.table.columns[clock.name] if clock else None
+    return sift(
+        table,
+        target,
+        clock=time if time is None or time.dtype.kind == "M" else None,
+        without=(*parts, *([selection.key] if selection.key else [])),
+        horizon=horizon,
+        delay=delay,
+    )
+
+
+def _interval(rows: Series) -> tuple[np.timedelta64 | None, float]:
+    """The most common difference between neighbouring times of one key, and its share of all."""
+    differences = np.diff(rows.time)[np.diff(rows.key) == 0]
+    if not rows.has_clock or len(differences) == 0:
+        return None, 0.0
+    values, counts = np.unique(differences, return_counts=True)
+    return values[np.argmax(counts)], float(counts.max() / counts.sum())
+
+
+def _gaps(rows: Series, interval: np.timedelta64) -> Gaps:
+    steps = (np.diff(rows.time)[np.diff(rows.key) == 0] // interval).astype(np.int64) - 1
+    void = steps[steps > 0]
+    return Gaps(len(void), int(void.sum()), int(void.max())) if len(void) else Gaps()
+
+
+def _missing(table: Table, names: Sequence[str]) -> dict[str, int]:
+    counts = {name: int(np.isnan(table.columns[name]).sum()) for name in dict.fromkeys(names)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _masked(table: Table, sentinels: Sequence[Sentinel]) -> dict[Sentinel, int]:
+    """How often each declared sentinel stands in the file: 0 shows a slip of the pen."""
+
+    def count(sentinel: Sentinel) -> int:
+        names = table.columns if sentinel.column is None else [sentinel.column]
+        numeric = [table.columns[name] for name in names if table.columns[name].dtype.kind == "f"]
+        return sum(int(np.sum(column == sentinel.value)) for column in numeric)
+
+    return {sentinel: count(sentinel) for sentinel in sentinels}
+
+
+def _suspects(table: Table, names: Sequence[str]) -> dict[Sentinel, tuple[Suspect, ...]]:
+    return remedies(find_suspects(table, tuple(dict.fromkeys(names))), table)
+
+
+def _suspicion(sentinel: Sentinel, where: Sequence[Suspect]) -> str:
+    columns = _counts({suspect.column: suspect.rows for suspect in where})
+    return f"{where[0].value:.15g} in {columns}: if it means missing, add --sentinel {_quoted(str(sentinel))}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    """Such as "wv 3 times, rain once"; of many columns those with most."""
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {_times(count)}" for name, count in ordered[:_MOST_NAMED])
+    left = len(ordered) - _MOST_NAMED
+    return f"{named} and {left} more columns" if left > 0 else named
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _share(share: float) -> str:
+    """A percentage that says 100 only where it is all."""
+    return f"{min(100 * share, 99.9):.3g} %" if share < 1 else "100 %"
+
+
+def _duration(length: np.timedelta64) -> str:
+    """Such as "1 hour" or "90 minutes": the largest unit of which it is a whole number."""
+    seconds = float(length / _SECOND)
+    unit, size = next(((u, s) for u, s in _UNITS.items() if seconds % s == 0), ("second", 1))
+    count = seconds / size
+    return f"{count:,.15g} {unit}{'s' * (count != 1)}"
+
+
+def _moment(time: np.datetime64) -> str:
+    """To the minute, or to the second if that tells more."""
+    whole = time == time.astype("datetime64[m]")
+    return str(time.astype("datetime64[m]" if whole else "datetime64[s]")).replace("T", " ")
+
+
+def _quoted(text: str) -> str:
+    """As it must be typed in a shell."""
+    return text if all(c.isalnum() or c in "_-.=" for c in text) else '"' + text.replace('"', '\\"') + '"'

@@ -1,0 +1,245 @@
+"""`Stream`: event by event it says what the offline filter says, whatever order labels come in."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+from tiny_streams import make_model, make_raw, without_source
+
+import latenttrack as lt
+from latenttrack.filtering.offline import filter_series
+
+EPS = float(np.finfo(np.float32).eps)
+WRAPPED = {
+    "informant": "rls",
+    "safety_net": ["rls-t", "last-label"],
+    "anchor": "last-label",
+    "recalibrate": True,
+}
+
+
+def offline(model, raw):
+    """The same stream in one compiled scan."""
+    return filter_series(model.stack, model.pipeline.transform(raw), jax.random.key(0))
+
+
+def live(model, raw, rows=None, **choices):
+    stream = model.stream(**choices)
+    found = [stream.predict(raw.x[i], time=raw.time[i]) for i in (range(len(raw)) if rows is None else rows)]
+    return stream, found
+
+
+def means(predictions):
+    return np.array([p.mean for p in predictions])
+
+
+@pytest.fixture(scope="module")
+def raw():
+    return make_raw()
+
+
+@pytest.fixture(scope="module")
+def model(raw):
+    return make_model(raw)
+
+
+@pytest.mark.parametrize("settings", [{}, WRAPPED], ids=["network", "preset"])
+def test_event_by_event_is_the_offline_filter(raw, settings):
+    """Labels are found among the measurements: none is sent."""
+    model = make_model(raw, **settings)
+    expected = offline(model, raw)
+    stream, found = live(model, raw)
+    np.testing.assert_allclose(means(found), expected.mean[0], rtol=1e3 * EPS, atol=1e3 * EPS)
+    np.testing.assert_allclose([p.epistemic for p in found], expected.epistemic[0], rtol=1e-3, atol=1e-6)
+    assert stream.counts["labels"] == len(raw) - raw.delay
+    # The newest label that is known is that of `delay` steps ago.
+    assert found[-1].surprise == pytest.approx(float(expected.pit[0][-1 - raw.delay]), abs=1e-4)
+
+
+def send(stream, raw, order, labels_at):
+    """Events in order; before event t the labels that `labels_at` names."""
+    found = []
+    for t in order:
+        for s in labels_at.get(t, ()):
+            stream.observe(raw.y[s], time=raw.time[s])
+        found.append(stream.predict(raw.x[t], time=raw.time[t]))
+    return found
+
+
+def test_labels_in_any_order_end_in_the_same_belief(model, raw):
+    """In time, early, late and shuffled: once all are there, the next forecast is the same."""
+    model, rng = without_source(model), np.random.default_rng(1)
+    last, ends = 60, []
+    for late in (0, 1, 20):
+        labels_at = {}
+        for s in range(last - raw.delay + 1):
+            due = min(s + raw.delay + int(rng.integers(0, late + 1)), last)
+            labels_at.setdefault(due, []).append(s)
+        for some in labels_at.values():
+            rng.shuffle(some)
+        ends.append(send(model.stream(), raw, range(last + 1), labels_at)[-1])
+    early = model.stream()
+    for t in range(last):
+        early.predict(raw.x[t], time=raw.time[t])
+        early.observe(raw.y[t], time=raw.time[t])
+    ends.append(early.predict(raw.x[last], time=raw.time[last]))
+    # How surprising the newest label was depends on what was known when it was forecast; the belief does not.
+    assert len({end._replace(surprise=0.0, quantiles=tuple(end.quantiles.items())) for end in ends}) == 1
+
+
+def test_a_label_that_waits_is_not_seen(model, raw):
+    """Sent at once, a label changes nothing before it is due."""
+    model = without_source(model)
+    told, untold = model.stream(), model.stream()
+    for t in range(20):
+        a, b = told.predict(raw.x[t], time=raw.time[t]), untold.predict(raw.x[t], time=raw.time[t])
+        if t < raw.delay:
+            assert a.mean == b.mean
+        told.observe(5.0, time=raw.time[t])
+    assert a.mean != b.mean
+
+
+def test_what_becomes_of_labels(model, raw):
+    stream = without_source(model).stream(buffer=5)
+    for t in range(40):
+        stream.predict(raw.x[t], time=raw.time[t], id=f"e{t}")
+    assert stream.observe(1.0, id="e39").status == "taken"
+    assert stream.observe(1.0, id="e39").status == "repeated"
+    assert stream.observe(1.5, time=raw.time[39]).status == "corrected"
+    assert stream.observe(None, id="e38").status == "missing"
+    assert stream.observe(1.0, time=raw.time[2]).status == "too-late"
+    assert stream.observe(1.0, time=raw.time[41]).status == "unmatched"
+    assert stream.observe(1.0, id="nobody").status == "unmatched"
+    assert (stream.counts["too-late"], stream.counts["unmatched"]) == (1, 2)
+    with pytest.raises(lt.LatentTrackError, match="id or the time"):
+        stream.observe(1.0)
+
+
+def test_a_gap_is_advanced_step_by_step(model, raw):
+    """Missing rows are what they are offline: rows without measurements."""
+    rows = [t for t in range(60) if t not in (20, 21, 22, 40)]
+    holes = raw.select(np.arange(60))
+    x = holes.x.copy()
+    x[[20, 21, 22, 40]] = np.nan
+    y = holes.y.copy()
+    for t in (20, 21, 22, 40):
+        y[t - raw.delay] = np.nan  # the measurement that was to be the label
+    y[[t for t in range(60) if t + raw.delay >= 60]] = np.nan
+    expected = offline(model, dataclasses.replace(holes, x=x, y=y))
+    stream, found = live(model, holes, rows)
+    np.testing.assert_allclose(means(found), expected.mean[0][rows], rtol=1e3 * EPS, atol=1e3 * EPS)
+    assert found[rows.index(23)].flags == ("gap:3",)
+    assert stream.counts["gaps"] == 2
+
+
+def test_an_event_that_fills_a_gap_late(model, raw):
+    """It is predicted from what was believed before it, and the later belief is as if it had come in time."""
+    straight, _ = live(model, raw, range(60))
+    late, _ = live(model, raw, [t for t in range(59) if t != 50])
+    filling = late.predict(raw.x[50], time=raw.time[50])
+    assert "late" in filling.flags
+    late.observe(raw.x[50, 0], time=raw.time[50 - raw.delay])
+    a = late.predict(raw.x[59], time=raw.time[59])
+    b = straight.predict(raw.x[59], time=raw.time[59])
+    assert (a.mean, a.std) == (b.mean, b.std)
+    assert late.predict(raw.x[50], time=raw.time[50]).flags[-1] == "repeated"
+
+
+@pytest.mark.parametrize(
+    ("x", "flags"),
+    [
+        ({"level": 1.0}, ("missing:wind",)),
+        ({"level": None, "wind": math.inf}, ("missing:level", "missing:wind")),
+        ({"level": "x", "wind": 0.1}, ("not-a-number:level",)),
+        ({"level": 1, "wind": "0.1", "rain": 2}, ("unknown:rain",)),
+        ({"level": 1.0, "wind": 1e9}, ("implausible:wind",)),
+        ({"level": [1], "wind": {}}, ("not-a-number:level", "not-a-number:wind")),
+        ({}, ("missing:level", "missing:wind")),
+    ],
+)
+def test_whatever_x_holds_there_is_a_forecast(model, raw, x, flags):
+    stream, _ = live(model, raw, range(10))
+    prediction = stream.predict(x)
+    assert prediction.flags == flags
+    assert all(map(math.isfinite, (prediction.mean, prediction.std, *prediction.quantiles.values())))
+
+
+def test_past_and_advance_are_the_stream_itself(model, raw):
+    """Taken in as a past, or in two parts, a history leaves the same belief as event by event."""
+    cut = 140
+    past, rest = raw.select(np.arange(cut)), raw.select(np.arange(cut, len(raw)))
+    _, found = live(model, raw)
+    _, warm = live(dataclasses.replace(model, start=None).advance(past), rest)
+    np.testing.assert_allclose(means(warm), means(found[cut:]), rtol=1e3 * EPS, atol=1e3 * EPS)
+    half = raw.select(np.arange(80)), raw.select(np.arange(80, cut))
+    _, twice = live(model.advance(half[0]).advance(half[1]), rest)
+    np.testing.assert_allclose(means(twice), means(found[cut:]), rtol=1e3 * EPS, atol=1e3 * EPS)
+
+
+def test_a_model_file_keeps_where_its_streams_begin(model, raw, tmp_path):
+    advanced = model.advance(raw.select(np.arange(140)))
+    advanced.save(tmp_path / "m.lt")
+    rest = raw.select(np.arange(140, len(raw)))
+    assert live(lt.load(tmp_path / "m.lt"), rest)[1] == live(advanced, rest)[1]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4, 50, 130])
+def test_a_snapshot_goes_on_bit_for_bit(raw, model, tmp_path, cut):
+    """At any moment, also before the first event and with labels that still wait."""
+    stream = model.stream(buffer=20)
+    for t in range(cut):
+        stream.predict(raw.x[t], time=raw.time[t], id=t)
+    stream.snapshot(tmp_path / "s.state")
+    resumed = lt.resume(tmp_path / "s.state")
+    for t in range(cut, min(cut + 30, len(raw))):
+        assert stream.predict(raw.x[t], time=raw.time[t]) == resumed.predict(raw.x[t], time=raw.time[t])
+    assert stream.counts == resumed.counts
+    if cut > 10:
+        assert stream.observe(2.0, time=raw.time[cut - 9]) == resumed.observe(2.0, time=raw.time[cut - 9])
+        a, b = (s.predict(raw.x[-1], time=raw.time[-1]) for s in (stream, resumed))
+        assert a == b
+
+
+def test_a_snapshot_of_another_model_is_refused(raw, model, tmp_path):
+    model.stream().snapshot(tmp_path / "s.state")
+    with pytest.raises(lt.LatentTrackError, match="another model"):
+        lt.resume(tmp_path / "s.state", make_model(raw, features=2))
+    with pytest.raises(lt.LatentTrackError, match="kind 'snapshot'"):
+        lt.load(tmp_path / "s.state")
+
+
+@pytest.mark.parametrize("settings", [{}, WRAPPED], ids=["network", "preset"])
+def test_a_table_at_once_is_event_by_event(settings):
+    """With gaps, missing values and a fault on the way; and both streams go on alike."""
+    raw = make_raw(n=1500, delay=2)
+    x = raw.x.copy()
+    x[400, 1], x[600, 0], x[601:604, 1] = np.nan, 1e6, np.nan
+    keep = np.setdiff1d(np.arange(1490), [900, 901])
+    model = make_model(raw.select(np.arange(300)), **settings)
+    table = {"ts": raw.time[keep], "level": x[keep, 0], "wind": x[keep, 1]}
+    quick, slow = model.stream(buffer=20), model.stream(buffer=20)
+    found = quick.run(table)
+    one_by_one = [slow.predict(x[t], time=raw.time[t]) for t in keep]
+    np.testing.assert_allclose(found["mean"], means(one_by_one), rtol=1e3 * EPS, atol=1e3 * EPS)
+    for level in quick.levels:
+        expected = [p.quantiles[level] for p in one_by_one]
+        np.testing.assert_allclose(found[f"q{level}"], expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found["surprise"], [p.surprise for p in one_by_one], atol=1e-4)
+    assert [tuple(flags) for flags in found["flags"]] == [p.flags for p in one_by_one]
+    assert quick.counts == slow.counts
+    a, b = (s.predict(raw.x[1490], time=raw.time[1490]) for s in (quick, slow))
+    assert a.mean == pytest.approx(b.mean, rel=1e3 * EPS)
+
+
+def test_labels_of_a_table_are_told_after_their_rows(model, raw):
+    model = without_source(model)
+    table = {"ts": raw.time[:150], "level": raw.x[:150, 0], "wind": raw.x[:150, 1]}
+    known = dataclasses.replace(model, feed=dataclasses.replace(model.feed, target="later"))
+    found = known.stream(buffer=2).run({**table, "later": raw.y[:150]})
+    slow = model.stream(buffer=2)
+    for t in range(150):
+        expected = slow.predict(raw.x[t], time=raw.time[t])
+        slow.observe(raw.y[t], time=raw.time[t])
+    assert found["mean"][-1] == pytest.approx(expected.mean, rel=1e3 * EPS)
