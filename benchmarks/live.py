@@ -20,6 +20,7 @@ from latenttrack.data.feed import Feed
 from latenttrack.data.known_label import KNOWN_LABEL
 from latenttrack.data.series import Series
 from latenttrack.filtering.live import LiveFilter
+from latenttrack.filtering.program import LEVELS, Program, Units
 from latenttrack.models.registry import build
 from latenttrack.models.task import Task
 
@@ -49,7 +50,9 @@ def live(name: str, data: Series, settings: Mapping[str, object], *, wide: bool)
     choices = {"labels": True, "differences": {KNOWN_LABEL: range(1, 25)}} if wide else {"calendar": {}}
     pipeline = Pipeline.fit(data, **choices)
     task = Task.of(pipeline.transform(data))
-    stream = LiveFilter(build(name, task, jax.random.key(0), **settings), pipeline, Feed.of(data))
+    tracker = build(name, task, jax.random.key(0), **settings)
+    units = Units(pipeline.y_loc, pipeline.y_scale)
+    stream = LiveFilter(Program(tracker, len(pipeline.names), units, LEVELS), pipeline, Feed.of(data))
 
     def event(t: int) -> None:
         stream.predict(data.x[t], time=data.time[t])

@@ -13,7 +13,7 @@ def test_times_are_shown_as_numpy_shows_them():
 
 
 def test_a_row_of_floats_and_a_row_of_other_numbers_say_the_same():
-    feed = Feed(("a", "b", "c", "d"), "y", sentinels=(-999.0,))
+    feed = Feed(("a", "b", "c", "d"), "y", sentinels=((-999.0, None),))
     floats = {"a": 1.0, "b": float("nan"), "c": -999.0, "d": float("inf")}
     others = {"a": 1, "b": None, "c": -999, "d": np.float32("inf")}
     (row, _, flags), (again, _, same) = feed.row(floats), feed.row(others)

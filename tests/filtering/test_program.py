@@ -12,7 +12,7 @@ from latenttrack.filtering import device
 from latenttrack.filtering.live import LiveFilter
 from latenttrack.filtering.offline import filter_series
 from latenttrack.filtering.packing import Packing
-from latenttrack.filtering.program import Program, Units
+from latenttrack.filtering.program import LEVELS, Program, Units
 from latenttrack.models.registry import build
 from latenttrack.models.stack import build_stack
 from latenttrack.models.task import Task
@@ -66,7 +66,9 @@ def test_the_live_filter_says_what_the_offline_filter_says(delay):
         jax.random.split(jax.random.key(0), 1),
     )
     offline = filter_series(stack, prepared, jax.random.key(0))
-    live = LiveFilter(stack[0], pipeline, Feed.of(data))
+    units = Units(pipeline.y_loc, pipeline.y_scale)
+    program = Program(stack[0], len(pipeline.names), units, LEVELS)
+    live = LiveFilter(program, pipeline, Feed.of(data))
     said, pits = [], np.full(STEPS, np.nan)
     for t in range(STEPS):
         said.append(live.predict(data.x[t], time=data.time[t]))
@@ -79,7 +81,7 @@ def test_the_live_filter_says_what_the_offline_filter_says(delay):
     np.testing.assert_allclose(pits[seen], offline.pit[0][seen], atol=1e-4)
     quantiles = np.array([[*p.quantiles.values()] for p in said])
     assert np.all(np.diff(quantiles, axis=1) > 0)
-    assert live._belief.devices() == {device.live_device()}
+    assert program.start().devices() == {device.live_device()}
 
 
 def test_reports_and_scores_are_in_original_units():
