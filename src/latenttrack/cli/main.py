@@ -20,7 +20,7 @@ COMMANDS = {
     "bench": ("latenttrack.cli.bench:bench", "Train and compare models on a track or a file; resumable."),
     "stream": (
         "latenttrack.cli.stream:stream",
-        "Predict a live stream: a JSON line in, a JSON line out.",
+        "Predict a live stream: one JSON line in, one out.",
     ),
     "forecast": (
         "latenttrack.cli.forecast:forecast",

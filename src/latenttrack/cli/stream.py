@@ -76,7 +76,7 @@ def stream(
     alarm: float,
     strict: bool,
 ) -> None:
-    """Predict a live stream: one JSON line in, one JSON line out.
+    """Predict a live stream: one JSON line in, one out.
 
     An event is {"time": "2026-01-31T06:00:00", "x": {"load": 3.2, ...}} with an "id" if you like; it is
     answered by a prediction. A label is {"time": ..., "y": 4.1}, or "id" in place of "time", whenever it
