@@ -1,5 +1,6 @@
 """Every Python block in README and docs is run, in a fresh process and an empty folder, as a reader would."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,9 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+GUIDE = ROOT / "docs" / "guide.md"
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{i}", marks=pytest.mark.slow)
     for page in PAGES
+    if page != GUIDE
     for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 ]
 LINKS = [
@@ -31,6 +34,29 @@ def test_code_block_runs(block, tmp_path):
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_guide_from_its_first_block_to_its_last(tmp_path):
+    """Its blocks build on each other: one folder for all, shell and Python, in order."""
+    blocks = re.findall(r"```(python|sh)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    cache = {"LATENTTRACK_CACHE": str(tmp_path / "cache")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    said = ""
+    for language, block in blocks:
+        command = [sys.executable, "-c", block] if language == "python" else ["bash", "-e", "-c", block]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | cache | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+        said += done.stdout
+    assert "worth having" in said or "no better" in said or "rls" in said
+    assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 100
 
 
 @pytest.mark.parametrize("target", LINKS)
