@@ -74,6 +74,9 @@ class LiveFilter:
         self.begin = ""  # of the next step
         self.doubted: int | float | None = None  # a time that was too far ahead to be believed at once
         self._nothing = np.zeros(len(pipeline.names), np.float32)
+        # Of what is kept of each step; see filtering/keeping.py.
+        report, forecast = _MOMENTS + len(self.levels), program.forecasts.size
+        self.widths = {"features": len(pipeline.names), "report": report, "forecast": forecast}
 
     def predict(
         self, x: Mapping[str, Any] | np.ndarray, *, time: object = None, id: str | int | None = None
