@@ -1,5 +1,7 @@
 import gzip
 import json
+import subprocess
+import sys
 import zipfile
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -254,3 +256,51 @@ def test_numbered_pandas_columns_get_text_names():
 def test_a_table_is_checked():
     with pytest.raises(LatentTrackError, match="sensors: column 'a' has 1 rows and column 'b' has 2"):
         Table({"a": np.zeros(1), "b": np.zeros(2)}, "sensors")
+
+
+WITH_LITTLE_MEMORY = """
+import resource, sys, time
+from latenttrack.data import read_table
+from latenttrack.errors import LatentTrackError
+resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+for path in sys.argv[1:]:
+    begin = time.perf_counter()
+    try:
+        read_table(path)
+    except LatentTrackError as error:
+        print(time.perf_counter() - begin, error)
+"""
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(tmp_path):
+    """Soon, and before the memory is full."""
+    zeros = bytes(10 * 2**20)
+    paths = [tmp_path / "bomb.csv.gz", tmp_path / "bomb.jsonl.gz", tmp_path / "bomb.csv.zip"]
+    for path in paths[:2]:
+        path.write_bytes(gzip.compress(zeros) * 400)
+    with zipfile.ZipFile(paths[2], "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.csv", "w") as file:
+        for _ in range(20):
+            file.write(zeros)
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_LITTLE_MEMORY, *paths],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    for line, path in zip(lines, paths, strict=True):
+        seconds, sentence = line.split(" ", 1)
+        assert float(seconds) < 10.0
+        assert sentence.startswith(f"{path} unpacks to more than 3")
+
+
+def test_tables_of_too_many_rows_or_columns_are_refused(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": [0] * 1000}), tmp_path / "t.parquet")
+    path = write(tmp_path / "t.csv", "," * 200_000 + "\n")
+    with pytest.raises(LatentTrackError, match="200001 fields"):
+        read_table(path)
+    monkeypatch.setattr("latenttrack.data.tables.MOST_BYTES", 4000)
+    with pytest.raises(LatentTrackError, match="1000 rows"):
+        read_table(tmp_path / "t.parquet")

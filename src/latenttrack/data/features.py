@@ -290,9 +290,15 @@ class Pipeline:
                 stages.append(_KINDS[description["kind"]](**fields))
             inputs, clock, labels = tuple(values["inputs"]), values["clock"], values.get("labels", False)
             pipeline = cls(inputs, bool(clock), tuple(stages), bool(labels))
-            _ = pipeline.names  # columns that do not exist are noticed here, not at the first row
+            # What does not fit together is noticed here, not at the first row.
+            now = np.array([0], "datetime64[ns]" if pipeline.clock else np.float64)
+            row = np.full((1, len(inputs) + pipeline.labels), math.nan)
+            if pipeline._run(row, now, None)[0].shape != (1, len(pipeline.names)):
+                raise KeyError("its columns")
             return pipeline
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+        except LatentTrackError:
+            raise
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise LatentTrackError(
                 f"the description of the feature pipeline is damaged at {error}: save the model again."
             ) from None

@@ -15,6 +15,7 @@ from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 
 _EPOCH = datetime(1970, 1, 1)
+MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
 
 
@@ -48,15 +49,31 @@ class Feed:
     limits: tuple[tuple[float, float], ...] = ()
     target_limits: tuple[float, float] = (-math.inf, math.inf)
 
+    def __post_init__(self) -> None:
+        sizes = {"delay": (self.delay, 1), "horizon": (self.horizon, 0)}
+        for name, (value, least) in sizes.items():
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_STEPS:
+                raise LatentTrackError(
+                    f"the {name} is {shown(value)}: give a whole number from {least} to {MOST_STEPS}."
+                )
+        if self.interval is not None and not (type(self.interval) is int and 0 < self.interval < 2**62):
+            raise LatentTrackError(f"the interval is {shown(self.interval)}: give a positive whole number.")
+        if len(self.limits) != len(self.inputs) or any(
+            len(p) != 2 for p in (*self.limits, self.target_limits)
+        ):
+            raise LatentTrackError("there is not one pair of limits for each measurement: give as many.")
+        if not all(isinstance(v, int | float) for p in (*self.limits, self.target_limits) for v in p):
+            raise LatentTrackError("a limit is not a number: give numbers.")
+
     @classmethod
     def of(cls, series: Series) -> "Feed":
         """How to go on after a series, as it was loaded."""
         return cls(
             series.names,
             series.target,
-            series.delay,
+            int(series.delay),
             series.source if series.horizon > 0 else None,
-            series.horizon,
+            int(series.horizon),
             series.has_clock,
             _interval(series),
             series.sentinels,

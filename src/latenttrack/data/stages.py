@@ -19,6 +19,8 @@ from latenttrack.errors import LatentTrackError
 _SECOND = 1_000_000_000
 # Lengths in nanoseconds; the year is the Gregorian mean of 365.2425 days.
 CYCLES = {"day": 86_400 * _SECOND, "week": 604_800 * _SECOND, "year": 31_556_952 * _SECOND}
+MOST_BACK = 1_000_000  # steps: all of them are kept
+_MOST_WAVES = 1000
 _BENDS = {"sqrt": math.sqrt, "log": math.log}
 
 
@@ -170,6 +172,10 @@ class Lags(Stage):
     pairs: tuple[tuple[int, int], ...]
     difference: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.pairs or not all(0 < lag <= MOST_BACK for _, lag in self.pairs):
+            raise LatentTrackError(f"a lag is not between 1 and {MOST_BACK} steps: give another one.")
+
     @cached_property
     def depth(self) -> int:
         """See `Stage`."""
@@ -219,6 +225,12 @@ class Standardise(Stage):
     clip: float | None = None
     y_loc: float = 0.0
     y_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if len(self.loc) != len(self.scale):
+            raise LatentTrackError(
+                f"there are {len(self.loc)} means and {len(self.scale)} standard deviations: give as many."
+            )
 
     @classmethod
     def fit(
@@ -272,6 +284,12 @@ class Calendar(Stage):
     """
 
     cycles: tuple[tuple[str, int, int], ...]
+
+    def __post_init__(self) -> None:
+        if not all(length > 0 and 0 <= harmonics <= _MOST_WAVES for _, length, harmonics in self.cycles):
+            raise LatentTrackError(
+                f"a cycle has no length, or more than {_MOST_WAVES} harmonics: give fewer."
+            )
 
     def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
         """See `Stage`."""

@@ -6,16 +6,23 @@ import io
 import json
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from latenttrack.data.columns import from_text, from_values, to_nanoseconds
 from latenttrack.errors import LatentTrackError
 
+MOST_BYTES = 2**32  # of a table, unpacked
+_CHUNK = 2**20
+_MOST_COLUMNS = 100_000
+# Text shrinks to a twentieth, a table of few different values to a hundredth; what is made to fill the memory
+# to a thousandth. Below so many bytes it does no harm.
+_MOST_RATIO, _SUSPICIOUS = 300, 2**25
 FORMATS = ".csv, .csv.gz, .csv.zip, .parquet, .jsonl, .jsonl.gz, .ndjson or .ndjson.gz"
 
 
@@ -87,11 +94,15 @@ def _read_path(path: Path) -> Table:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
+        size = path.stat().st_size
         if path.suffix.lower() == ".gz":
-            raw = gzip.decompress(raw)
+            with gzip.open(path) as file:
+                raw = _read_bounded(file, size, path)
         elif path.suffix.lower() == ".zip":
-            raw = _unzip(path)
+            raw = _unzip(path, size)
+        else:
+            with path.open("rb") as plain:
+                raw = _read_bounded(plain, size, path)
     except (gzip.BadGzipFile, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError):
         raise LatentTrackError(
             f"{path} is not a readable compressed file (broken, cut off or encrypted): fetch it again."
@@ -103,13 +114,28 @@ def _read_bytes(path: Path) -> bytes:
     return raw
 
 
-def _unzip(path: Path) -> bytes:
+def _read_bounded(file: IO[bytes] | gzip.GzipFile, size: int, path: Path) -> bytes:
+    """The content of a file that has `size` bytes on disk; no more is unpacked than a table can have."""
+    parts, length = [], 0
+    while part := file.read(_CHUNK):
+        parts.append(part)
+        length += len(part)
+        if length > max(_SUSPICIOUS, min(MOST_BYTES, _MOST_RATIO * size)):
+            raise LatentTrackError(
+                f"{path} unpacks to more than {length >> 20} MiB from {size} bytes on disk, which no table "
+                f"would: give a file of at most {MOST_BYTES >> 30} GiB."
+            )
+    return b"".join(parts)
+
+
+def _unzip(path: Path, size: int) -> bytes:
     with zipfile.ZipFile(path) as archive:
         # macOS adds its own folder of resource forks to every archive.
         members = [n for n in archive.namelist() if not n.endswith("/") and not n.startswith("__MACOSX/")]
         if len(members) != 1:
             raise LatentTrackError(f"{path} holds {len(members)} files: give an archive with exactly one.")
-        return archive.read(members[0])
+        with archive.open(members[0]) as file:
+            return _read_bounded(file, size, path)
 
 
 def _decode(raw: bytes) -> str:
@@ -128,6 +154,10 @@ def _read_csv(text: str, source: str) -> Table:
         for row in reader:
             if not row:
                 continue
+            if len(row) > _MOST_COLUMNS:
+                raise LatentTrackError(
+                    f"{source}, line {reader.line_num}, has {len(row)} fields: give at most {_MOST_COLUMNS}."
+                )
             if rows and len(row) != len(rows[0]):
                 raise LatentTrackError(
                     f"{source}, line {reader.line_num}, has {len(row)} fields and the header has "
@@ -137,8 +167,8 @@ def _read_csv(text: str, source: str) -> Table:
     except csv.Error as error:
         raise LatentTrackError(f"{source}, line {reader.line_num}, is not CSV ({error}): mend it.") from None
     names = [name.strip() or f"column_{i + 1}" for i, name in enumerate(rows[0])]
-    repeated = next((n for i, n in enumerate(names) if n in names[:i]), None)
-    if repeated is not None:
+    if len(set(names)) < len(names):
+        repeated = next(n for n, count in Counter(names).items() if count > 1)
         raise LatentTrackError(f"{source} has two columns named {repeated!r}: rename one of them.")
     if len(rows) == 1:
         raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
@@ -178,7 +208,14 @@ def _read_parquet(path: Path) -> Table:
             f'{path} is a Parquet file and pyarrow is not installed: pip install "latenttrack[data]".'
         ) from None
     try:
-        frame = pyarrow.parquet.ParquetFile(path).read()
+        file = pyarrow.parquet.ParquetFile(path)
+        # Told before anything is unpacked: a few bytes can stand for billions of equal values.
+        if file.metadata.num_rows * max(file.metadata.num_columns, 1) > MOST_BYTES // 8:
+            raise LatentTrackError(
+                f"{path} says it has {file.metadata.num_rows} rows of {file.metadata.num_columns} columns: "
+                f"give a table of at most {MOST_BYTES >> 30} GiB."
+            )
+        frame = file.read()
     except (pyarrow.ArrowException, OSError):
         raise LatentTrackError(f"{path} is not a readable Parquet file: write or fetch it again.") from None
     return _read_frame(frame, str(path))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from latenttrack.data.matching import short
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.log import Entry
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("label", "stand_in", "pit", "log_score")
 _MARKS = ("asked", "held")
+_WORDS = ("belief", "origin", "said")
 
 
 class LiveState(NamedTuple):
@@ -72,14 +74,17 @@ def restore(live: "LiveFilter", state: LiveState, source: str) -> None:
     """
     try:
         _restore(live, *state)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except LatentTrackError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise LatentTrackError(
-            f"{source} does not fit this model ({type(error).__name__}: {error}): it is damaged, or was "
-            "written by another version of latenttrack, so start the stream anew."
+            f"{source} does not fit this model ({type(error).__name__}: {short(str(error))}): it is "
+            "damaged, or of another version of latenttrack, so start the stream anew."
         ) from None
 
 
 def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    _check(live, tensors, header)
     belief, origin = (live.program.join(tensors[name], None) for name in ("belief", "origin"))
     count = sum(name.startswith("memory.") for name in tensors)
     memory = {0: tuple(tensors[f"memory.{i}"] for i in range(count))} if count else {}
@@ -94,6 +99,31 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
     live.counts.update({name: int(header["counts"][name]) for name in live.counts})
     live.gate.restore(header["gate"])
     live.alarm.restore(header["alarm"])
+
+
+def _check(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    """Whether all that is kept of the log fits together and to the model."""
+    count, first, base = len(tensors["time"]), header["first"], header["base"]
+    if type(first) is not int or first < 0 or count > live.log.capacity:
+        raise ValueError(f"its log has {count} steps from {first}")
+    runs_from = live.log.runs_from(live.feed.delay, first)
+    if base is not None and (type(base) is not int or not max(first, runs_from) <= base < first + count):
+        raise ValueError(f"it begins again at {base}")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*_NUMBERS, *_MARKS, "gated", "given"), (count,))
+    if count:
+        shapes |= {name: (count, len(live.feed.inputs)) for name in ("row", "came")}
+        shapes["features"] = (count, len(live.pipeline.names))
+    for name, shape in shapes.items():
+        if tensors[name].shape != shape:
+            raise ValueError(f"{name} has shape {tensors[name].shape}")
+    for name in _WORDS:  # their length is checked where they are joined
+        if tensors[name].dtype != np.float32:
+            raise ValueError(f"{name} is of {tensors[name].dtype}")
+    for name in ("ids", "flags", "begins"):
+        if not isinstance(header[name], list) or len(header[name]) != count:
+            raise ValueError(f"it has not as many {name} as steps")
+    if not all(id is None or isinstance(id, str | int) for id in header["ids"]):
+        raise ValueError("an id is neither text nor a number")
 
 
 def _base(live: "LiveFilter") -> Entry | None:

@@ -85,9 +85,15 @@ class Log:
         """The last step, None before the first."""
         return self.entries[-1] if self.entries else None
 
-    def runs_from(self, delay: int) -> int:
-        """Number of the first step from which on all can be run again: the labels due before it are gone."""
-        return self.first + delay if self.first > 0 else 0
+    def runs_from(self, delay: int, first: int | None = None) -> int:
+        """Number of the first step from which on all can be run again: the labels due before it are gone.
+
+        Args:
+            delay: D of the stream.
+            first: number of the oldest step, if not that of this log.
+        """
+        first = self.first if first is None else first
+        return first + delay if first > 0 else 0
 
     def get(self, number: int) -> Entry | None:
         """The entry of a step; None if it is gone, or yet to come."""

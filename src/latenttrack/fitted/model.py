@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from latenttrack.data.features import Pipeline
 from latenttrack.data.feed import Feed
+from latenttrack.data.matching import shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.keeping import LiveState
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _KIND = "model"
 _START = "start."
+_MOST = 1_000_000  # of any count or size in a file
+_MOST_LAYERS = 100
 
 
 @dataclass(frozen=True)
@@ -151,12 +154,14 @@ def from_parts(tensors: dict[str, np.ndarray], header: dict[str, Any], source: s
     """
     try:
         name, settings, seeds = header["model"], header["settings"], header["seeds"]
+        _check_sizes(header)
         task = Task.from_dict(header["task"])
         pipeline = None if header["pipeline"] is None else Pipeline.from_dict(header["pipeline"])
         feed = None if header.get("feed") is None else Feed.from_dict(header["feed"])
         record, start = header["record"], header.get("start")
+        _check_parts(task, pipeline, feed)
         shape = stack_shape(builder(name, task, settings), seeds)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise LatentTrackError(
             f"{source} describes a model that this version cannot build ({error}): "
             "it was made by another version of latenttrack, so use that one or fit again"
@@ -166,6 +171,41 @@ def from_parts(tensors: dict[str, np.ndarray], header: dict[str, Any], source: s
     stack = fill_arrays(shape, weights, source)
     state = None if start is None else LiveState(live, start)
     return Model(name, settings, task, stack, pipeline, record, feed, state)
+
+
+def _check_sizes(header: dict[str, Any]) -> None:
+    """Refuse numbers in a file by which a model would be built that no memory can hold."""
+    task, settings = header["task"], header["settings"]
+    if not isinstance(settings, dict) or not isinstance(header["model"], str):
+        raise TypeError("its name or settings are of another type")
+    if not all(isinstance(name, str) for name in task["names"]):
+        raise TypeError("its inputs have no names")
+    sizes = [("seeds", header["seeds"]), ("delay", task["delay"]), ("period", task["period"] or 1)]
+    sizes += [(f"{name} in its settings", size) for name, value in settings.items() for size in _sizes(value)]
+    for what, size in sizes:
+        least = -_MOST if "settings" in what else 1
+        if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= _MOST:
+            raise ValueError(f"{what} is {shown(size)}")
+
+
+def _check_parts(task: Task, pipeline: Pipeline | None, feed: Feed | None) -> None:
+    """Refuse parts that do not fit together."""
+    if pipeline is not None and len(pipeline.names) != len(task.names):
+        raise ValueError(f"its pipeline gives {len(pipeline.names)} inputs and it takes {len(task.names)}")
+    if feed is not None and feed.delay != task.delay:
+        raise ValueError(f"its labels come after {feed.delay} steps and it expects them after {task.delay}")
+    if feed is not None and pipeline is not None and feed.inputs != pipeline.inputs:
+        raise ValueError("its feed and its pipeline have other measurements")
+
+
+def _sizes(value: Any) -> list[int]:
+    """The whole numbers in a setting; of a list the length too, as layers are built one by one."""
+    if isinstance(value, list | tuple):
+        length = [len(value) * _MOST // _MOST_LAYERS] if all(isinstance(v, int) for v in value) else []
+        return length + [size for each in value for size in _sizes(each)]
+    if isinstance(value, dict):
+        return [size for each in value.values() for size in _sizes(each)]
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else []
 
 
 def pool(model: Model) -> Model:

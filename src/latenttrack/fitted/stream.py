@@ -168,7 +168,9 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
         restore(stream, LiveState(live, header["live"]), str(path))
         stream.model, stream.extra = model, dict(header["extra"])
         return stream
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except LatentTrackError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise LatentTrackError(
             f"{path} is no snapshot that this version can read ({error}): delete it to begin anew."
         ) from None

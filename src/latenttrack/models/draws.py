@@ -18,7 +18,10 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from latenttrack.data.matching import choose
+from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import Constant
+
+_MOST_POINTS = 2**24  # numbers
 
 
 class AbstractDraws(eqx.Module):
@@ -69,6 +72,8 @@ class Sobol(AbstractDraws):
     points: Constant
 
     def __init__(self, count: int, dim: int, seed: int = 0):
+        if count * dim > _MOST_POINTS:
+            raise LatentTrackError(f"K is {count}, with {dim} numbers a draw: give a smaller K.")
         # A power of two keeps the set balanced; its first `count` points are used.
         uniform = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed)).random_base2(
             max(count - 1, 0).bit_length()

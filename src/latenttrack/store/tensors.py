@@ -26,6 +26,7 @@ from latenttrack.store.atomic import write_bytes
 SCHEMA = 1
 MAX_HEADER_BYTES = 16 * 2**20
 MAX_HEADER_DEPTH = 64
+MAX_FILE_BYTES = 2**30
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -101,6 +102,8 @@ def write_tensors(
             f"cannot write {name}: its header is over 16 MiB or nested over {MAX_HEADER_DEPTH} deep; "
             "move long lists into tensors"
         )
+    if len(data) > MAX_FILE_BYTES:
+        raise LatentTrackError(f"cannot write {name}: it would have more than {MAX_FILE_BYTES >> 30} GiB")
     data[_CHECKSUM] = _digest(data)
     write_bytes(path, data)
 
@@ -198,6 +201,10 @@ def _read_bytes(path: Path, name: str) -> bytes:
                 )
             if _header_end(start) > _SIZE_BYTES + MAX_HEADER_BYTES:
                 raise _damaged(name)
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise LatentTrackError(
+                    f"{name} has more than {MAX_FILE_BYTES >> 30} GiB; give a file that latenttrack wrote"
+                )
             return start + file.read()
     except FileNotFoundError as error:
         raise LatentTrackError(f"{name} does not exist; check its name and directory") from error
