@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from latenttrack.data.matching import shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD
@@ -135,7 +136,9 @@ def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:
         isinstance(level, int | float) and not isinstance(level, bool) and 0 < level < 1 for level in levels
     )
     if not known:
-        raise LatentTrackError(f"levels are {levels!r}: give up to {_MOST_LEVELS} numbers between 0 and 1.")
+        raise LatentTrackError(
+            f"levels are {shown(levels)}: give up to {_MOST_LEVELS} numbers between 0 and 1."
+        )
     return levels
 
 
