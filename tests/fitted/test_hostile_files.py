@@ -42,4 +42,5 @@ def test_forged_files_are_refused_or_harmless(tmp_path):
         assert "\n" not in said
         assert len(said) < 600
     harmless = [case for case, (_, said) in found.items() if said == "ok"]
-    assert not [case for case in harmless if "10000" in case], harmless
+    # An interval of 1e9 or 1e12 nanoseconds is a second or a quarter of an hour.
+    assert not [case for case in harmless if "10000" in case and "interval" not in case], harmless

@@ -94,15 +94,13 @@ def _read_path(path: Path) -> Table:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if path.suffix.lower() == ".gz":
-            with gzip.open(path) as file:
-                raw = _read_bounded(file, size, path)
-        elif path.suffix.lower() == ".zip":
-            raw = _unzip(path, size)
-        else:
-            with path.open("rb") as plain:
-                raw = _read_bounded(plain, size, path)
+        with path.open("rb") as disk:
+            if path.suffix.lower() == ".gz":
+                raw = _read_bounded(gzip.GzipFile(fileobj=disk), disk, path)
+            elif path.suffix.lower() == ".zip":
+                raw = _unzip(disk, path)
+            else:
+                raw = _read_bounded(disk, disk, path)
     except (gzip.BadGzipFile, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError):
         raise LatentTrackError(
             f"{path} is not a readable compressed file (broken, cut off or encrypted): fetch it again."
@@ -114,28 +112,28 @@ def _read_bytes(path: Path) -> bytes:
     return raw
 
 
-def _read_bounded(file: IO[bytes] | gzip.GzipFile, size: int, path: Path) -> bytes:
-    """The content of a file that has `size` bytes on disk; no more is unpacked than a table can have."""
+def _read_bounded(file: IO[bytes] | gzip.GzipFile, disk: IO[bytes], path: Path) -> bytes:
+    """What `file` unpacks from `disk`, but no more than a table can have, by itself or for its size there."""
     parts, length = [], 0
     while part := file.read(_CHUNK):
         parts.append(part)
         length += len(part)
-        if length > max(_SUSPICIOUS, min(MOST_BYTES, _MOST_RATIO * size)):
+        if length > max(_SUSPICIOUS, min(MOST_BYTES, _MOST_RATIO * disk.tell())):
             raise LatentTrackError(
-                f"{path} unpacks to more than {length >> 20} MiB from {size} bytes on disk, which no table "
-                f"would: give a file of at most {MOST_BYTES >> 30} GiB."
+                f"{path} unpacks to more than {length >> 20} MiB from {disk.tell()} bytes on disk, which no "
+                f"table would: give a file of at most {MOST_BYTES >> 30} GiB."
             )
     return b"".join(parts)
 
 
-def _unzip(path: Path, size: int) -> bytes:
-    with zipfile.ZipFile(path) as archive:
+def _unzip(disk: IO[bytes], path: Path) -> bytes:
+    with zipfile.ZipFile(disk) as archive:
         # macOS adds its own folder of resource forks to every archive.
         members = [n for n in archive.namelist() if not n.endswith("/") and not n.startswith("__MACOSX/")]
         if len(members) != 1:
             raise LatentTrackError(f"{path} holds {len(members)} files: give an archive with exactly one.")
         with archive.open(members[0]) as file:
-            return _read_bounded(file, size, path)
+            return _read_bounded(file, disk, path)
 
 
 def _decode(raw: bytes) -> str:

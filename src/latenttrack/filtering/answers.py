@@ -50,3 +50,9 @@ class Observed(NamedTuple):
     surprise: float = math.nan
     log_score: float = math.nan
     drift: bool = False
+
+    @property
+    def flags(self) -> list[str]:
+        """What an event that brought the label should say of it."""
+        held = [f"label-{self.status}"] if self.status in ("held", "clipped") else []
+        return [*held, *(["drift"] if self.drift else [])]

@@ -17,6 +17,7 @@ import numpy as np
 
 from latenttrack.data.features import Pipeline, PipelineState
 from latenttrack.data.feed import Feed
+from latenttrack.data.matching import shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD, Alarm
@@ -57,7 +58,7 @@ class LiveFilter:
     ):
         if isinstance(buffer, bool) or not isinstance(buffer, int) or not 1 <= buffer <= _LONGEST_BUFFER:
             raise LatentTrackError(
-                f"buffer is {buffer!r}: give a whole number of steps from 1 to {_LONGEST_BUFFER}."
+                f"buffer is {shown(buffer)}: give a whole number of steps from 1 to {_LONGEST_BUFFER}."
             )
         self.feed, self.levels = feed, program.levels
         self.pipeline, self.program = pipeline, program
@@ -217,8 +218,7 @@ class LiveFilter:
     def _doubt(self, when: int | float) -> None:
         """Refuse a leap in time, unless the event before was one too.
 
-        After a single wrong time all right ones would come too late. A stream may begin long after what its
-        model has seen.
+        After a single wrong time all right ones would come too late. A stream may begin long after its model.
         """
         newest, interval = self.log.newest, self.interval
         leap = 30 * _DAY if interval is None else max(_LONGEST_GAP * interval, _DAY * self.feed.clock)
@@ -264,9 +264,7 @@ class LiveFilter:
         """The label of an earlier step that is one of the measurements of this one."""
         earlier = self.log.get(entry.number - self.feed.horizon)
         if label == label and earlier is not None:
-            observed = self._take(earlier, label)
-            entry.flags += [f"label-{observed.status}"] * (observed.status in ("held", "clipped"))
-            entry.flags += ["drift"] * observed.drift
+            entry.flags += self._take(earlier, label).flags
 
     def _late(self, late: Entry, label: float) -> Prediction:
         """An event of a step that has passed: known already, or the filling of a gap."""

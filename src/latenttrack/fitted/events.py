@@ -39,9 +39,7 @@ def answer(stream: Stream, line: bytes) -> dict[str, Any]:
     said = _predicted(prediction)
     if label is not None:
         # Only now: the prediction is made.
-        observed = stream.observe(label, time=prediction.time)
-        said["flags"] += [f"label-{observed.status}"] * (observed.status in ("held", "clipped"))
-        said["flags"] += ["drift"] * observed.drift
+        said["flags"] += stream.observe(label, time=prediction.time).flags
     return said
 
 

@@ -7,9 +7,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+<<<<<<< HEAD
 import numpy as np
 
 from latenttrack.data.reading import Table, choose_time, read_table
+=======
+from latenttrack.data.matching import shown
+>>>>>>> robust
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD
@@ -205,7 +209,9 @@ def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:
         isinstance(level, int | float) and not isinstance(level, bool) and 0 < level < 1 for level in levels
     )
     if not known:
-        raise LatentTrackError(f"levels are {levels!r}: give up to {_MOST_LEVELS} numbers between 0 and 1.")
+        raise LatentTrackError(
+            f"levels are {shown(levels)}: give up to {_MOST_LEVELS} numbers between 0 and 1."
+        )
     return levels
 
 
