@@ -7,13 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
 import numpy as np
 
-from latenttrack.data.reading import Table, choose_time, read_table
-=======
 from latenttrack.data.matching import shown
->>>>>>> robust
+from latenttrack.data.reading import Table, choose_time, read_table
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD
