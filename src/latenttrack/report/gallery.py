@@ -64,8 +64,10 @@ def plates(bench: Bench) -> list[Plate]:
     rows = anomaly_rows(bench)
     if len(rows):
         found.append(_anomaly(bench, colour, rows))
-    if len(bench.models) > 1:
-        found.append(_ranks(bench, colour))
+    # A network with fewer seeds than others is not ranked among them.
+    ranked = [entry for entry in bench.models if "ranks" in bench.summary["models"][entry.model]]
+    if len(ranked) > 1:
+        found.append(_ranks(bench, ranked, colour))
     return [*found, *_seeds_and_calibration(bench, colour)]
 
 
@@ -129,9 +131,9 @@ def _anomaly(bench: Bench, colour: dict[str, str], rows: np.ndarray) -> Plate:
     )
 
 
-def _ranks(bench: Bench, colour: dict[str, str]) -> Plate:
-    coarse = timelines.make_bins(bench.models[0].time, COARSE).name
-    entries = {entry.model: bench.summary["models"][entry.model]["ranks"] for entry in bench.models}
+def _ranks(bench: Bench, ranked: list[Records], colour: dict[str, str]) -> Plate:
+    coarse = timelines.make_bins(ranked[0].time, COARSE).name
+    entries = {entry.model: bench.summary["models"][entry.model]["ranks"] for entry in ranked}
     told = []
     for score in ("nll", "mse"):
         first = max(entries, key=lambda name: entries[name][score]["first"])
@@ -142,7 +144,7 @@ def _ranks(bench: Bench, colour: dict[str, str]) -> Plate:
         f"{coarse.capitalize()} columns; a model fills the share of a column's steps at which it was "
         "first, second or third. A model that leads all the time fills its row. Most often first are: "
         f"{'; '.join(told)} of the steps.",
-        lambda: rank_grid(bench.models, colour),
+        lambda: rank_grid(ranked, colour),
     )
 
 
