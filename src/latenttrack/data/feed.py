@@ -34,7 +34,7 @@ class Feed:
         interval: nanoseconds between two steps (with a clock), None if the rows lie on no regular grid: then
             every row is the next step.
         sentinels: (value, measurement) that mean "missing", measurement None for all of them.
-        limits: (low, high) of each measurement, beyond which a value is not plausible.
+        limits: (low, high) of each measurement, beyond which a value is not plausible; none given: no limits.
         target_limits: the same for labels.
     """
 
@@ -50,6 +50,8 @@ class Feed:
     target_limits: tuple[float, float] = (-math.inf, math.inf)
 
     def __post_init__(self) -> None:
+        if not self.limits:
+            object.__setattr__(self, "limits", ((-math.inf, math.inf),) * len(self.inputs))
         sizes = {"delay": (self.delay, 1), "horizon": (self.horizon, 0)}
         for name, (value, least) in sizes.items():
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_STEPS:

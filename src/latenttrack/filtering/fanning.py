@@ -36,7 +36,7 @@ class Fan:
         """The tracks after a step of each path, without a report, which nobody reads."""
         return self._roll(tracks, inputs)
 
-    def draw(self, tracks: Tracks, keys: PRNGKeyArray) -> Float[np.ndarray, " S"]:
+    def draw(self, tracks: Tracks, keys: Array) -> Float[np.ndarray, " S"]:
         """One label from the forecast of each track, in original units."""
         loc, scale = self._units
         return loc + scale * np.asarray(self._draw(tracks, keys), np.float64)

@@ -59,7 +59,8 @@ _DROPOUT = {"light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # mixed, and together still within the bound on parameters; the GRU remains a single network.
 _SMALL_MEMORY = {"hidden_size": 32, "encoder_size": 16}
 _SMALL_GRU = {**_SMALL_MEMORY, "predictor": [26]}
-_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "features": 4, "predictor": [8], "generator_gain": 0.1, "pool": 3}
+_SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "predictor": [8], "generator_gain": 0.1, "pool": 3}
+_SMALL_FEATURES = (4, 3, 2, 1)
 BUDGET = 8000  # updates of all trials together
 _EPOCHS = 36
 _LEAST_UPDATES = 150  # a short stream is passed more often
@@ -232,11 +233,21 @@ class _Search:
             self._settled[anchor] = settle(self.name, settings, self.task, self.series, TAIL)
         summary, hidden = _DROPOUT[setup.dropout]
         dropout = {"summary_dropout": summary, "hidden_dropout": hidden}
-        small = _SMALL_GRU if self.name == "gru" else _SMALL_HYPERNETWORK
-        chosen = {**self._settled[anchor], **(small if setup.size == "small" else {}), **dropout}
-        if setup.size == "small" and self.name == "latent-track":
-            chosen["K"] = 16  # of each
-        return chosen
+        return {**self._settled[anchor], **(self._small if setup.size == "small" else {}), **dropout}
+
+    @functools.cached_property
+    def _small(self) -> dict[str, Any]:
+        """What makes it small; networks that are mixed keep the bound together."""
+        if self.name == "gru":
+            return _SMALL_GRU
+        draws = {"K": 16} if self.name == "latent-track" else {}
+        small = {**_SMALL_HYPERNETWORK, **draws}
+        for features in _SMALL_FEATURES:
+            small["features"] = features
+            drawn = functools.partial(build, self.name, self.task, **{**self.base, **small})
+            if capacity(drawn, self.task.size).total <= MOST_PARAMETERS:
+                break
+        return small
 
     def training(self, updates: int) -> Training:
         """So many updates on the older part, as whole epochs."""
