@@ -248,7 +248,7 @@ def test_a_network_interrupted_and_resumed(tmp_path, quick):
 @pytest.mark.slow
 def test_a_network_that_chooses_nothing_takes_what_suits_the_data(tmp_path, monkeypatch, quick):
     monkeypatch.setattr(
-        "latenttrack.training.model.default_training",
+        "latenttrack.fitted.fit.default_training",
         lambda name, changes: default_training(name, {**changes, "epochs": 1}),
     )
     options = ("--target", "power", "--model", "bbb", "--seeds", 2, "--sentinel", "pressure=-9999")
