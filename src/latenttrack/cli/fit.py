@@ -133,7 +133,7 @@ def fit(
         raise click.Abort("interrupted; the same command goes on where it was") from None
     finally:
         shown.stop()
-    report.model.save(out)
+    report.advanced().save(out)
     forget_checkpoint(checkpoint)
     _tell(console, report, clock.perf_counter() - begin)
     console.print(

@@ -89,8 +89,7 @@ class FitReport:
     """All that came out of `fit_file`.
 
     Attributes:
-        model: trained on `parts.past`, seeds pooled, and advanced to the end of the file; its record tells of
-            the file and of the judgement.
+        model: trained on `parts.past`, seeds pooled; its record tells of the file and of the judgement.
         series: the whole file as it was loaded, held-out rows too: what a live stream warms up on.
         parts: the same, cut in time and prepared.
         description: what was understood of the file.
@@ -104,6 +103,12 @@ class FitReport:
     description: Description
     records: dict[str, Records]
     judgement: Judgement
+
+    def advanced(self) -> Model:
+        """The model, whose streams begin where the file ends; of a file with several keys, from nothing."""
+        if len(self.series.keys) > 1:
+            return self.model
+        return self.model.advance(self.parts.past).advance(self.parts.future)
 
 
 def fit_file(
@@ -155,9 +160,6 @@ def fit_file(
     judgement = judge(model, records, delay=series.delay, weights=weights)
     told = {"file": description.to_dict(), "judged": judgement.to_dict()}
     fitted = replace(fitted, record={**fitted.record, **told})
-    if len(series.keys) == 1:
-        # Its streams begin where the file ends.
-        fitted = fitted.advance(parts.past).advance(parts.future)
     return FitReport(fitted, series, parts, description, records, judgement)
 
 
