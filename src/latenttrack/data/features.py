@@ -9,7 +9,7 @@ import numpy as np
 
 from latenttrack.data.cycles import chosen_cycles
 from latenttrack.data.known_label import KNOWN_LABEL, check_labels, due_labels, unlike_label
-from latenttrack.data.matching import unknown_name
+from latenttrack.data.lag_choices import label_lags, lag_pairs, position
 from latenttrack.data.series import Series
 from latenttrack.data.stages import (
     Bend,
@@ -98,7 +98,7 @@ class Pipeline:
         if np.size(sentinels):
             pipeline = pipeline._then(Sentinels(tuple(float(v) for v in np.atleast_1d(sentinels))))
         if labels:
-            keep = unlike_label(pipeline._rows(train), train, _label_lags(lags, differences))
+            keep = unlike_label(pipeline._rows(train), train, label_lags(lags, differences))
             if len(keep) < len(pipeline.names):
                 pipeline = pipeline._then(Keep(keep))
             if bend is not None:
@@ -107,10 +107,10 @@ class Pipeline:
         if missing is True:
             pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
         elif missing:
-            pipeline = pipeline._then(MissingIndicator(tuple(_position(n, columns, train) for n in missing)))
+            pipeline = pipeline._then(MissingIndicator(tuple(position(n, columns, train) for n in missing)))
         flags = range(len(columns), len(pipeline.names))
         for choice, difference in ((lags, False), (differences, True)):
-            pairs = _lag_pairs(choice, columns, train)
+            pairs = lag_pairs(choice, columns, train)
             if pairs:
                 pipeline = pipeline._then(Lags(pairs, difference))
         if standardise:
@@ -382,35 +382,6 @@ def forget_unknown(past: Series) -> Series:
         rows = np.flatnonzero(past.key == k)
         y[rows[len(rows) - min(past.delay - 1, len(rows)) :]] = np.nan
     return replace(past, y=y)
-
-
-def _position(name: str, names: tuple[str, ...], train: Series) -> int:
-    if name in names:
-        return names.index(name)
-    if name in train.names:
-        raise LatentTrackError(f"column {name!r} only repeats the known label: name {KNOWN_LABEL!r} instead.")
-    raise unknown_name("column", name, names)
-
-
-def _label_lags(*choices: Sequence[int] | Mapping[str, Sequence[int]]) -> list[int]:
-    """The lags of the known label that are inputs, as themselves or as a difference."""
-    chosen = [c.get(KNOWN_LABEL, ()) if isinstance(c, Mapping) else c for c in choices]
-    return sorted({int(lag) for lags in chosen if not isinstance(lags, int) for lag in lags if lag > 0})
-
-
-def _lag_pairs(
-    lags: Sequence[int] | Mapping[str, Sequence[int]], names: tuple[str, ...], train: Series
-) -> tuple[tuple[int, int], ...]:
-    by_name = lags if isinstance(lags, Mapping) else dict.fromkeys(names, lags)
-    columns = {name: _position(name, names, train) for name in by_name}
-    for name, steps in by_name.items():
-        if isinstance(steps, int):
-            raise LatentTrackError(
-                f"lags of {name!r} are {steps}: give a list of steps back, as in [{steps}]."
-            )
-        if any(step < 1 for step in steps):
-            raise LatentTrackError(f"lags of {name!r} are {list(steps)}: each must be at least 1 step back.")
-    return tuple((columns[name], int(step)) for name, steps in by_name.items() for step in steps)
 
 
 def _check_time(time: np.datetime64 | float, clock: bool) -> None:
