@@ -278,3 +278,13 @@ def test_what_is_recalibrated_is_not_wrapped_again(wrapper):
     outer = Recalibrated(inner, 1, 1) if wrapper == "again" else Averaged(inner, net, ("a", "b"), 1, 1)
     with pytest.raises(LatentTrackError, match="recalibrate and transform last"):
         outer.predict(outer.init(), _f32([0.0]), jax.random.key(0))
+
+
+def test_a_warp_ends_at_exactly_one():
+    """Whatever was counted: one rounding less, and the far tail of the grid moves the variance by 1e-3."""
+    tracker = Recalibrated(build_reference("last-label", Task(("x",))), 1, 1)
+    counts = np.random.default_rng(0).gamma(0.3, 40.0, (400, tracker.bins)).astype(np.float32)
+    knots = np.asarray(jax.jit(jax.vmap(tracker.knots))(counts))
+    assert (knots[:, 0] == 0.0).all()
+    assert (knots[:, -1] == 1.0).all()
+    assert (np.diff(knots) > 0).all()

@@ -100,7 +100,8 @@ class Recalibrated(AbstractTracker):
     def knots(self, counts: Float[Array, " B"]) -> Float[Array, " edges"]:
         """H at 0, 1 / B, ..., 1: the running sums of the bins' shares."""
         climb = running_sum(counts + self.prior / self.bins)
-        return jnp.concatenate([jnp.zeros(1), climb / climb[-1]])
+        # The end is exactly 1, and not a rounding of it: in the far tail the moments weigh what is missing.
+        return jnp.concatenate([jnp.zeros(1), climb[:-1] / climb[-1], jnp.ones(1)])
 
     def replay(
         self, pits: Float[Array, " T"], observed: Bool[Array, " T"]
