@@ -31,6 +31,7 @@ CHOICES = {
         "differences": {"b": (1, 4)},
         "calendar": {"day": 4, "week": 2, "year": 1},
         "clip": 2.0,
+        "profile": 168,
     },
     "lags of all": {"lags": (1, 5), "missing": False, "calendar": {}, "target": False},
     "raw": {"standardise": False, "missing": False, "lags": (2,)},
@@ -234,6 +235,28 @@ def test_calendar_by_default_takes_cycles_that_fit_twice():
     assert waves(60, clock=False, period=None) == set()
 
 
+@pytest.mark.parametrize("clock", [True, False])
+@pytest.mark.parametrize("bent", [True, False])
+def test_a_profile_is_the_mean_of_the_labels_at_that_step_of_the_season(clock, bent):
+    series = stream(clock=clock, delay=3)
+    bend = {"kind": "sqrt", "low": -100.0, "offset": 1.0} if bent else None
+    choices = {"missing": False, "standardise": False, "calendar": {}, "profile": 24, "labels": bent}
+    got = Pipeline.fit(series, bend=bend, **choices).transform(series)
+    assert got.names[-2:] == ("season_mean", "season_mean_diff3")
+    label = np.sqrt(series.y + 101.0) if bent else series.y
+    step = np.tile(np.arange(400), 2) % 24
+    mean = np.array([np.nanmean(label[step == i]) for i in range(24)])
+    np.testing.assert_allclose(got.x[:, -2], mean[step], rtol=1e-12)
+    np.testing.assert_allclose(got.x[:, -1], mean[step] - mean[step - 3], atol=1e-12)
+
+
+def test_a_profile_of_steps_without_labels_is_the_mean_of_all():
+    series = stream()
+    series.y[np.tile(np.arange(400), 2) % 24 == 7] = np.nan
+    pipeline = Pipeline.fit(series, profile=24, missing=False, standardise=False, calendar={})
+    assert pipeline.transform(series).x[7, -2] == pytest.approx(np.nanmean(series.y))
+
+
 def test_output_order():
     kinds = [type(stage) for stage in Pipeline.fit(stream(), sentinels=(0,), lags=(1,)).stages]
     assert kinds[0] is Sentinels
@@ -251,6 +274,7 @@ def test_output_order():
         ({"calendar": {"day": 0}}, "0 harmonics of 'day'"),
         ({"calendar": {"season": 1}}, "no calendar cycle 'season'"),
         ({"clip": 0}, "clip is 0"),
+        ({"profile": 1}, "profile is 1: give the number of steps in a season"),
     ],
 )
 def test_wrong_choices_are_named(choices, message):

@@ -8,8 +8,7 @@ import pytest
 
 from latenttrack.data import Pipeline, Series, prepare
 from latenttrack.data.choosing import choose_inputs
-from latenttrack.data.features import forget_unknown
-from latenttrack.data.known_label import KNOWN_LABEL, due_labels
+from latenttrack.data.known_label import KNOWN_LABEL, due_labels, forget_unknown
 from latenttrack.data.stages import Bend, Keep
 from latenttrack.errors import LatentTrackError
 

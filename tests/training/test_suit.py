@@ -10,7 +10,7 @@ from latenttrack.data import Pipeline, Series
 from latenttrack.data.choosing import choose_inputs
 from latenttrack.data.known_label import KNOWN_LABEL
 from latenttrack.errors import LatentTrackError
-from latenttrack.training.suit import TAIL, suit, tail
+from latenttrack.training.suit import TAIL, _judge, suit, tail
 
 HOUR = np.timedelta64(3600 * 10**9, "ns")
 
@@ -77,8 +77,13 @@ def test_skewed_labels_get_the_transform_that_evens_them_out(labels, kind, word)
     ids=["symmetric", "skewed with negatives", "skewed to the left", "yes or no"],
 )
 def test_other_labels_are_left_as_they_are(y, monkeypatch):
-    """And nothing is even tried."""
-    monkeypatch.delattr("latenttrack.training.suit._judge")
+    """And no transform is even tried."""
+
+    def judge(plain, known, kind=None, season=None):
+        assert kind is None
+        return np.zeros(90)
+
+    monkeypatch.setattr("latenttrack.training.suit._judge", judge)
     suited = suit(stream(y))
     assert suited.transform is None
     assert "bend" not in suited.features
@@ -95,12 +100,13 @@ def test_without_labels_to_judge_by_nothing_is_transformed():
 
 
 def test_words_are_sentences_for_people():
-    words = suit(stream(10 + wave(800), delay=6)).words
+    noise = np.random.default_rng(0).normal(size=1500)
+    words = suit(stream(10 + wave(800) + noise[:800], delay=6)).words
     assert words == ("daily pattern found", "inputs: labels up to 30 steps back, waves of the day")
     words = suit(stream(np.random.default_rng(0).normal(size=300).cumsum(), clock=False)).words
     assert words == ("no season found", "inputs: labels up to 24 steps back, no calendar")
     daily = np.datetime64("2015-01-01", "ns") + np.arange(1500) * 24 * HOUR
-    words = suit(stream(np.sin(2 * np.pi * np.arange(1500) / 7), time=daily)).words
+    words = suit(stream(3 * np.sin(2 * np.pi * np.arange(1500) / 7) + noise[:1500], time=daily)).words
     assert words == ("weekly pattern found", "inputs: labels up to 24 steps back, waves of the week and year")
 
 
@@ -133,11 +139,8 @@ def test_only_what_is_often_missing_gets_a_flag():
 def test_labels_that_are_not_known_yet_have_no_influence(monkeypatch):
     """The last D - 1 of the training part: neither on choices nor on the pipeline, nor on what is judged."""
 
-    def judge(option, train):
-        return (
-            np.nan_to_num(option.prepare(train)[0].y)
-            * {None: 0.0, "sqrt": 1.0, "log": 2.0}[option.transform and option.transform["kind"]]
-        )
+    def judge(plain, known, kind=None, season=None):
+        return np.nan_to_num(known.y) * {None: 0.0, "sqrt": 1.0, "log": 2.0}[kind]
 
     monkeypatch.setattr("latenttrack.training.suit._judge", judge)
     series = stream(counts(400), delay=30)
@@ -200,3 +203,38 @@ def test_streams_from_which_nothing_can_be_learned(y, says):
 def test_a_column_with_the_name_of_the_known_label_is_refused():
     with pytest.raises(LatentTrackError, match=r"'known_label'.*rename the column"):
         suit(stream(wave(200), names=(KNOWN_LABEL,)))
+
+
+def rush_hours(n: int) -> np.ndarray:
+    """Two narrow peaks on five days of the week: more than a few waves can draw."""
+    hour = np.arange(n)
+    busy = np.isin(hour % 24, (8, 17)) & (hour // 24 % 7 < 5)
+    return 5.0 + 10.0 * busy + np.random.default_rng(0).normal(size=n)
+
+
+def test_a_mean_season_is_an_input_where_it_helps():
+    """Its words say which; its means are those of the training part, by the hour of the week."""
+    series = stream(rush_hours(24 * 7 * 24))
+    suited = suit(series)
+    assert suited.features["profile"] == 168
+    assert suited.words[-1].startswith("input: the mean course of 168 steps (")
+    train, _ = suited.prepare(series)
+    means = train.x[:, train.names.index("season_mean")]
+    np.testing.assert_allclose(means[:168], means[168:336])
+    assert np.corrcoef(means, series.y)[0, 1] > 0.9
+
+
+def test_a_mean_season_that_does_not_help_is_no_input():
+    """A wave is known already; too short a stream says nothing of a week."""
+    smooth = stream(10 + 3 * wave(900) + np.random.default_rng(0).normal(size=900))
+    assert "profile" not in suit(smooth).features
+    assert suit(stream(rush_hours(24 * 7 * 8))).features.get("profile") in (None, 24)
+
+
+def test_a_mean_season_is_judged_without_the_labels_it_is_judged_by():
+    """Of pure noise a mean of few labels would else look good."""
+    y = np.random.default_rng(1).normal(size=24 * 21)
+    series = replace(stream(y), period=24)
+    plain = suit(series)
+    gain = _judge(plain, series, None, 24) - _judge(plain, series)
+    assert gain.mean() < 0.0

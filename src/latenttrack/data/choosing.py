@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latenttrack.data.cycles import usual_cycles, usual_step
-from latenttrack.data.features import Pipeline, forget_unknown
-from latenttrack.data.known_label import KNOWN_LABEL, can_be_known
+from latenttrack.data.features import Pipeline
+from latenttrack.data.known_label import KNOWN_LABEL, can_be_known, forget_unknown
 from latenttrack.data.periods import find_periods
 from latenttrack.data.series import Series
 from latenttrack.data.stages import CYCLES
@@ -18,6 +18,7 @@ _MOST_INPUTS = 72  # except that no column of the user's is left out
 _OFTEN_MISSING = 0.01  # of the rows: from then on it is worth a flag
 _HARMONICS = {"day": 4, "week": 2, "year": 1, "season": 4}
 _CLOSE = 0.02  # of its length: so near a season must be to the cycle it is named after
+_LABELS_IN_CELL = 20  # and more, on average, make the mean of a step of a season known
 _NAMES = {"day": "daily", "week": "weekly", "year": "yearly"}
 
 
@@ -26,6 +27,7 @@ class Inputs(NamedTuple):
 
     period: int | None  # steps in the main season
     features: dict[str, Any]  # for `Pipeline.fit`, on a series with this period
+    season: int | None  # steps in the longest season whose mean course can be told from the labels
     words: tuple[str, ...]  # for people
 
 
@@ -50,7 +52,9 @@ def choose_inputs(train: Series) -> Inputs:
     choices: dict[str, Any] = {"labels": True, "missing": False, "standardise": False, "calendar": {}}
     kept = Pipeline.fit(train, differences=changes_of_label, **choices).names
     others = kept[: kept.index(KNOWN_LABEL)]
-    room = _MOST_INPUTS - (1 + len(lags) + 2 * sum(calendar.values()) + len(others))
+    season = _longest(train, periods)
+    taken = 1 + len(lags) + 2 * sum(calendar.values()) + len(others) + (0 if season is None else 2)
+    room = _MOST_INPUTS - taken
     plain = Pipeline.fit(train, **choices).transform(train)
     flags = _often_missing(plain, (*others, KNOWN_LABEL))[: max(room, 1)]
     room -= len(flags)
@@ -62,7 +66,8 @@ def choose_inputs(train: Series) -> Inputs:
         "clip": 6.0,
         "missing": flags,
     }
-    return Inputs(train.period, features, _words(train, periods, calendar, train.delay + max(lags)))
+    words = _words(train, periods, calendar, train.delay + max(lags))
+    return Inputs(train.period, features, season, words)
 
 
 def _seasonal(period: int, delay: int) -> set[int]:
@@ -82,6 +87,18 @@ def _waves(train: Series, periods: tuple[int, ...]) -> dict[str, int]:
         distinct = int(np.ceil(length / max(usual_step(train), 1e-9) / 2.0)) - 1
         waves[name] = max(min(_HARMONICS[name], distinct), 1)
     return waves
+
+
+def _longest(train: Series, periods: tuple[int, ...]) -> int | None:
+    """The longest season with enough labels at each of its steps; one that is a calendar's, exactly."""
+    known = np.count_nonzero(~np.isnan(train.y))
+    for period in reversed(periods):
+        steps, name = float(period), _cycle(train, period) if train.has_clock else None
+        if name is not None:
+            steps = CYCLES[name] / usual_step(train)
+        if steps.is_integer() and known >= _LABELS_IN_CELL * steps:
+            return int(steps)
+    return None
 
 
 def _often_missing(rows: Series, names: tuple[str, ...]) -> list[str]:

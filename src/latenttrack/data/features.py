@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 
 from latenttrack.data.cycles import chosen_cycles
-from latenttrack.data.known_label import KNOWN_LABEL, check_labels, due_labels, unlike_label
+from latenttrack.data.known_label import (
+    KNOWN_LABEL,
+    check_labels,
+    due_labels,
+    forget_unknown,
+    unlike_label,
+)
 from latenttrack.data.lag_choices import label_lags, lag_pairs, position
+from latenttrack.data.profile import Profile
 from latenttrack.data.series import Series
 from latenttrack.data.stages import (
     Bend,
@@ -29,6 +36,7 @@ _KINDS: dict[str, Callable[..., Stage]] = {
     "sentinels": Sentinels,
     "missing": MissingIndicator,
     "lags": Lags,
+    "profile": Profile,
     "standardise": Standardise,
     "calendar": Calendar,
 }
@@ -63,6 +71,7 @@ class Pipeline:
         missing: bool | Sequence[str] = True,
         lags: Sequence[int] | Mapping[str, Sequence[int]] = (),
         differences: Sequence[int] | Mapping[str, Sequence[int]] = (),
+        profile: int | None = None,
         calendar: Mapping[str, int] | None = None,
         standardise: bool = True,
         clip: float | None = None,
@@ -81,6 +90,8 @@ class Pipeline:
                 named.
             lags: steps back, for all columns, or for each column named.
             differences: the same, for the change since then instead of the value then.
+            profile: steps of the season whose mean course is an input, with its change since the step whose
+                label is due; None for none.
             calendar: number of harmonics for each of "day", "week", "year" (with a clock) or "season"
                 (without one; needs `train.period`). {} for none; None chooses those whose
                 cycle is longer than two steps and fits twice into the training part.
@@ -98,11 +109,7 @@ class Pipeline:
         if np.size(sentinels):
             pipeline = pipeline._then(Sentinels(tuple(float(v) for v in np.atleast_1d(sentinels))))
         if labels:
-            keep = unlike_label(pipeline._rows(train), train, label_lags(lags, differences))
-            if len(keep) < len(pipeline.names):
-                pipeline = pipeline._then(Keep(keep))
-            if bend is not None:
-                pipeline = pipeline._then(Bend(len(keep) - 1, *(bend[n] for n in ("kind", "low", "offset"))))
+            pipeline = pipeline._with_one_label(train, label_lags(lags, differences), bend)
         columns = pipeline.names
         if missing is True:
             pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
@@ -113,6 +120,8 @@ class Pipeline:
             pairs = lag_pairs(choice, columns, train)
             if pairs:
                 pipeline = pipeline._then(Lags(pairs, difference))
+        if profile is not None:
+            pipeline = pipeline._then(Profile.fit(train, profile, bend))
         if standardise:
             rows = pipeline._rows(train)
             pipeline = pipeline._then(Standardise.fit(rows, train.y, flags, clip, target))
@@ -303,6 +312,17 @@ class Pipeline:
                 f"the description of the feature pipeline is damaged at {error}: save the model again."
             ) from None
 
+    def _with_one_label(
+        self, train: Series, lags: Sequence[int], bend: Mapping[str, Any] | None
+    ) -> "Pipeline":
+        """Without columns that only repeat the known label, which is bent."""
+        pipeline, keep = self, unlike_label(self._rows(train), train, lags)
+        if len(keep) < len(self.names):
+            pipeline = pipeline._then(Keep(keep))
+        if bend is not None:
+            pipeline = pipeline._then(Bend(len(keep) - 1, bend["kind"], bend["low"], bend["offset"]))
+        return pipeline
+
     def _then(self, stage: Stage) -> "Pipeline":
         return replace(self, stages=(*self.stages, stage))
 
@@ -373,15 +393,6 @@ def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Seri
     past, future = series.split(fraction)
     pipeline = Pipeline.fit(forget_unknown(past), **choices)
     return pipeline.transform(past), pipeline.transform(future, history=past), pipeline
-
-
-def forget_unknown(past: Series) -> Series:
-    """A training part without the labels that are not known yet where it ends: the last `delay - 1`."""
-    y = past.y.copy()
-    for k in np.unique(past.key):
-        rows = np.flatnonzero(past.key == k)
-        y[rows[len(rows) - min(past.delay - 1, len(rows)) :]] = np.nan
-    return replace(past, y=y)
 
 
 def _check_time(time: np.datetime64 | float, clock: bool) -> None:

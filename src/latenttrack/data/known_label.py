@@ -1,6 +1,7 @@
 """The newest label as an input: at step t that of step t - D, the newest that can be known."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,15 @@ def due_labels(y: np.ndarray, before: np.ndarray, delay: int) -> np.ndarray:
 def can_be_known(series: Series) -> np.ndarray:
     """[N] whether a label can be due: not at the first D steps of a stream."""
     return np.arange(len(series)) - np.searchsorted(series.key, series.key) >= series.delay
+
+
+def forget_unknown(past: Series) -> Series:
+    """A training part without the labels that are not known yet where it ends: the last `delay - 1`."""
+    y = past.y.copy()
+    for k in np.unique(past.key):
+        rows = np.flatnonzero(past.key == k)
+        y[rows[len(rows) - min(past.delay - 1, len(rows)) :]] = np.nan
+    return replace(past, y=y)
 
 
 def unlike_label(rows: np.ndarray, series: Series, lags: Iterable[int] = ()) -> tuple[int, ...]:

@@ -115,10 +115,14 @@ class Bend(Stage):
     def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
         bent = x.copy()
-        values = np.maximum(x[:, self.column] - self.low, 0.0) + self.offset
-        # math, not numpy, for the same reason as in `Calendar`.
-        bent[:, self.column] = [_BENDS[self.function](v) for v in values.tolist()]
+        bent[:, self.column] = bend_values(x[:, self.column], self.function, self.low, self.offset)
         return bent
+
+
+def bend_values(values: np.ndarray, function: str, low: float, offset: float) -> np.ndarray:
+    """[N] the square root or the logarithm of max(v - low, 0) + offset; see `Bend`."""
+    # math, not numpy, for the same reason as in `Calendar`.
+    return np.array([_BENDS[function](v) for v in (np.maximum(values - low, 0.0) + offset).tolist()])
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import optimize, stats
 
-from latenttrack.data.features import forget_unknown
+from latenttrack.data.known_label import forget_unknown
 from latenttrack.data.series import Series, require_learnable
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.records import Records

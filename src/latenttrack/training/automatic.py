@@ -7,7 +7,7 @@ trials that are trained on the older 85 % of the training part and judged on the
     size            one network of 35,000 parameters at most; or three of about 10,000 (of a GRU one), mixed
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
-    dropout         usual; or light, or strong
+    dropout         usual; or light, or strong; with another than the usual the size is tried again
     recalibration   the strongest of three that costs nothing, or none
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
@@ -202,7 +202,9 @@ class _Search:
         best = self.best(best, [best._replace(size="small")])
         lengths = {best.updates // 2, min(2 * best.updates, _MOST_UPDATES)}
         best = self.best(best, [best._replace(updates=u) for u in sorted(lengths)])
-        return self.best(best, [best._replace(dropout=dropout) for dropout in _DROPOUT])
+        sized, best = best, self.best(best, [best._replace(dropout=dropout) for dropout in _DROPOUT])
+        # A small network that lost with one dropout may win with another.
+        return best if best.dropout == sized.dropout else self.best(best, [best._replace(size="small")])
 
     def best(self, default: Setup, others: Sequence[Setup]) -> Setup:
         """The default, unless another is better by more than a standard error of the difference."""

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from latenttrack.data.choosing import choose_inputs
-from latenttrack.data.features import Pipeline, forget_unknown
+from latenttrack.data.features import Pipeline
+from latenttrack.data.known_label import forget_unknown
 from latenttrack.data.series import Series, require_learnable
 from latenttrack.models.base import AbstractTracker, Window
 from latenttrack.models.layout import hide_unknown, lay_out
@@ -54,44 +55,77 @@ class Suit:
 def suit(train: Series) -> Suit:
     """Choose inputs and transform for a training part, as it was loaded.
 
-    Labels that cannot be negative and are skewed are tried with a square root and a logarithm; each is judged
-    by the NLL, with its Jacobian, of online least squares on the newest 15 % of the training part. Labels
-    that are not known yet where it ends have no influence.
+    Labels that cannot be negative and are skewed are tried with a square root and a logarithm, and then the
+    mean season is tried as an input. Each is judged by the NLL, with its Jacobian, of online least squares on
+    the newest 15 % of the training part. Labels that are not known yet where it ends have no influence.
     """
     known = forget_unknown(train)
     require_learnable(known)
     inputs = choose_inputs(known)
     plain = Suit(inputs.period, inputs.features, None, inputs.words)
+    kind, words = _choose_transform(plain, known)
+    season, more = _choose_season(plain, known, kind, inputs.season)
+    return replace(_dress(plain, known, kind, season), words=(*plain.words, *words, *more))
+
+
+def _choose_transform(plain: Suit, known: Series) -> tuple[str | None, tuple[str, ...]]:
+    """Which transform of the target is clearly better than a milder one, and words for people."""
     labels = known.y[~np.isnan(known.y)]
     skewness = np.mean(((labels - labels.mean()) / labels.std()) ** 3)
     if labels.min() < -_ROUNDING * labels.std() or skewness < _SKEWED or len(np.unique(labels)) < 3:
-        return plain  # of two values (yes and no) every transform is a straight line
-    if tail(known)[1].sum() < _FEWEST:
-        return replace(plain, words=(*plain.words, "no transform of the target: too few labels to judge by"))
-    options: dict[str | None, Suit] = {None: plain}
-    options |= {kind: _bend(plain, kind, labels) for kind in _KINDS}
-    scores = {kind: _judge(option, known) for kind, option in options.items()}
+        return None, ()  # of two values (yes and no) every transform is a straight line
+    if not _can_judge(known):
+        return None, ("no transform of the target: too few labels to judge by",)
+    scores = {kind: _judge(plain, known, kind) for kind in (None, *_KINDS)}
     best = None
     for kind in _KINDS:
         best = kind if _is_better(scores[kind], scores[best]) else best
     if best is None:
-        words = "no transform of the target: square root and logarithm did not help"
-    else:
-        gain = np.mean(scores[best] - scores[None])
-        words = f"{_KINDS[best]} of the target ({gain:.2f} nats better than without)"
-    return replace(options[best], words=(*plain.words, words))
+        return None, ("no transform of the target: square root and logarithm did not help",)
+    gain = np.mean(scores[best] - scores[None])
+    return best, (f"{_KINDS[best]} of the target ({gain:.2f} nats better than without)",)
 
 
-def _bend(plain: Suit, kind: str, labels: np.ndarray) -> Suit:
-    """The same inputs with a transform; the label among them is bent as the one that is predicted."""
-    transform = fit_transform(kind, labels, float(labels.mean()), float(labels.std()))
-    bend = {name: transform[name] for name in ("kind", "low", "offset")}
-    return replace(plain, features={**plain.features, "bend": bend}, transform=transform)
+def _choose_season(
+    plain: Suit, known: Series, kind: str | None, season: int | None
+) -> tuple[int | None, tuple[str, ...]]:
+    """The season, if its mean course is worth being an input, and words for people."""
+    if season is None or not _can_judge(known):
+        return None, ()
+    gain = _judge(plain, known, kind, season) - _judge(plain, known, kind)
+    if not _is_better(gain, np.zeros_like(gain)):
+        return None, ()
+    return season, (f"input: the mean course of {season} steps ({gain.mean():.2f} nats better than without)",)
 
 
-def _judge(option: Suit, train: Series) -> np.ndarray:
-    """log p of the newest labels under online least squares, one after another."""
-    prepared, _ = option.prepare(train)
+def _dress(plain: Suit, known: Series, kind: str | None, season: int | None) -> Suit:
+    """With a transform that is fitted to known labels, and with the mean season as an input.
+
+    The label among the inputs is bent as the one that is predicted.
+    """
+    features, transform = dict(plain.features), None
+    if kind is not None:
+        labels = known.y[~np.isnan(known.y)]
+        transform = fit_transform(kind, labels, float(labels.mean()), float(labels.std()))
+        features["bend"] = {name: transform[name] for name in ("kind", "low", "offset")}
+    if season is not None:
+        features["profile"] = season
+    return replace(plain, features=features, transform=transform)
+
+
+def _can_judge(known: Series) -> bool:
+    return bool(tail(known)[1].sum() >= _FEWEST)
+
+
+def _judge(plain: Suit, known: Series, kind: str | None = None, season: int | None = None) -> np.ndarray:
+    """log p of the newest labels under online least squares, one after another.
+
+    All that is fitted is fitted without them: a mean season that had seen them would flatter itself.
+    """
+    known = replace(known, period=plain.period)
+    older = forget_unknown(known.split(1.0 - TAIL)[0])
+    option = _dress(plain, older, kind, season)
+    prepared = Pipeline.fit(older, **option.features).transform(known)
     task = Task.of(prepared)
     settings = settle(_JUDGE, {"transform": option.transform}, task, prepared, TAIL)
     window, counts = tail(prepared)
