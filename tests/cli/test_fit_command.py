@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from latenttrack.cli import fit as cli_fit
 from latenttrack.cli.main import cli
 from latenttrack.data.describing import Selection
 from latenttrack.errors import LatentTrackError
@@ -48,9 +47,8 @@ def plant(path, rows=ROWS, **changes):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """In an empty folder, and without touching the user's cache of compiled programs."""
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli_fit, "cache_compiled_programs", lambda: None)
 
 
 def run(*arguments):
@@ -68,7 +66,6 @@ def finished(tmp_path_factory):
         return kept[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli_fit, "cache_compiled_programs", lambda: None)
         patch.setattr(fitting, "fit_file", keep)
         out = folder / "plant.lt"
         result = run(path, "--target", "power", "--model", "rls-t", "--horizon", 2, "-o", out)

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 import latenttrack as lt
-from latenttrack.cli import forecast as cli_forecast
 from latenttrack.cli.main import cli
 from latenttrack.data.series import Series
 
@@ -45,9 +44,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def here(folder, monkeypatch):
-    """Beside the files, and without touching the user's cache of compiled programs."""
+    """Beside the files."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(cli_forecast, "cache_compiled_programs", lambda: None)
 
 
 def run(*arguments):

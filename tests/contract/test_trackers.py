@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latenttrack.filtering.offline import filter_series, warm_up
+from latenttrack.filtering.offline import filter_series
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import SAFETY_NET, Averaged
 from latenttrack.models.base import Window, impute, step
@@ -24,6 +24,7 @@ from latenttrack.models.layout import lay_out
 from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.registry import MODELS, REFERENCES, STATIC, build
+from latenttrack.models.scan import warm_up
 from latenttrack.models.task import Task
 from latenttrack.models.transformed import Transformed
 

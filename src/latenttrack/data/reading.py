@@ -61,15 +61,12 @@ def to_series(
     table = _mask_sentinels(read_table(table), sentinels)
     require_columns(table, [target, *([time] if time else []), *([key] if key else []), *(features or [])])
     clock = choose_time(table, time, exclude=(target, key))
-    rows = _group_rows(table, key, clock)
-    if grid:
-        rows = _regular(rows)
+    rows = _order_rows(table, key, clock, grid=grid)
     inputs = _choose_features(table, features, target=target, exclude=(clock, key), horizon=horizon)
-    x = [_take(_numeric(table, name), rows.source) for name in inputs]
-    label = _take(_numeric(table, target), rows.source)
+    x = [_numeric(table, name, rows) for name in inputs]
     return Series(
-        x=np.array(x).reshape(len(inputs), len(label)).T,
-        y=_ahead(label, rows.key, horizon),
+        x=np.array(x).reshape(len(inputs), len(rows.time)).T,
+        y=_ahead(_numeric(table, target, rows), rows.key, horizon),
         time=rows.time,
         names=tuple(inputs),
         target=target,
@@ -87,7 +84,7 @@ def on_a_grid(table: Table, time: str | None = None, key: str | None = None) -> 
     """Whether the rows of each key lie on a regular grid of time, apart from gaps; see `to_series`."""
     try:
         clock = choose_time(table, time, exclude=())
-        return clock is not None and len(_regular(_group_rows(table, key, clock)).time) > 0
+        return clock is not None and len(_order_rows(table, key, clock, grid=True).time) > 0
     except LatentTrackError:
         return False
 
@@ -152,7 +149,8 @@ def _parse_time(table: Table, name: str) -> np.ndarray:
     return column
 
 
-def _group_rows(table: Table, key: str | None, clock: str | None) -> _Rows:
+def _order_rows(table: Table, key: str | None, clock: str | None, *, grid: bool) -> _Rows:
+    """The rows of each key together and, if wanted, on its regular grid."""
     keys, index = _key_index(table, key)
     source = np.argsort(index, kind="stable")
     grouped = index[source]
@@ -163,7 +161,8 @@ def _group_rows(table: Table, key: str | None, clock: str | None) -> _Rows:
     else:
         time, what = _parse_time(table, clock)[source], f"times in column {clock!r}"
     check_times(time, grouped, keys, what)
-    return _Rows(source, grouped, keys, time)
+    rows = _Rows(source, grouped, keys, time)
+    return _regular(rows) if grid else rows
 
 
 def _key_index(table: Table, key: str | None) -> tuple[tuple[str, ...], np.ndarray]:
@@ -232,7 +231,8 @@ def _choose_features(
     return list(features)
 
 
-def _numeric(table: Table, name: str) -> np.ndarray:
+def _numeric(table: Table, name: str, rows: _Rows) -> np.ndarray:
+    """A column of numbers in the order of the rows [N]; NaN in those that were put in."""
     column = table.columns[name]
     if column.dtype.kind == "O":
         raise LatentTrackError(
@@ -247,11 +247,7 @@ def _numeric(table: Table, name: str) -> np.ndarray:
             f"column {name!r} is infinite in row {infinite[0] + 1}: "
             "declare the value as a sentinel if it means missing, or remove the row."
         )
-    return column
-
-
-def _take(column: np.ndarray, source: np.ndarray) -> np.ndarray:
-    return np.where(source >= 0, column[source], np.nan)
+    return np.where(rows.source >= 0, column[rows.source], np.nan)
 
 
 def _ahead(values: np.ndarray, key: np.ndarray, horizon: int) -> np.ndarray:

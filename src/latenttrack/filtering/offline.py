@@ -16,9 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
-from latenttrack.models.base import AbstractTracker, State, Window, observe, step
+from latenttrack.models.base import AbstractTracker, State, Window
 from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
+from latenttrack.models.scan import filter_stream
+from latenttrack.models.scan import warm_up as warm_up  # program.py takes it from here
 from latenttrack.models.stack import Stack, in_groups
 
 # (forecast in original units, label in original units) -> a pytree of scalars to keep
@@ -102,13 +104,12 @@ def trace_series(
 
     @eqx.filter_jit
     def run(tracker: AbstractTracker, head: Window, rest: Window) -> Array:
-        def body(state: State, row: Window) -> tuple[State, Array]:
-            state = observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x)
-            return state, look(state)
+        def keep(_forecast: Predictive, state: State, _row: Window) -> Array:
+            return look(state)
 
         def one(head: Window, rest: Window) -> Array:
-            state = warm_up(tracker, tracker.init(), head)
-            return jax.lax.scan(body, tracker.renew(state) if trained else state, rest)[1]
+            key = jax.random.key(0)  # a belief is the same whatever is drawn from it
+            return filter_stream(tracker, head, rest, key, keep, trained=trained)[0]
 
         return jax.vmap(one)(head, rest)
 
@@ -146,35 +147,20 @@ def _run(
     trained: bool,
 ) -> PyTree[Array]:
     """Some seeds x all streams: warm up on `head`, filter `rest`; leaves [S, B, T]."""
-    steps = jnp.arange(rest.y.shape[1])
 
-    def one_stream(tracker: AbstractTracker, head: Window, rest: Window, key: PRNGKeyArray) -> PyTree[Array]:
-        state = warm_up(tracker, tracker.init(), head)
-        state = tracker.renew(state) if trained else state
-
-        def body(state: State, inputs: tuple[Window, Array]) -> tuple[State, PyTree[Array]]:
-            row, t = inputs
-            due = (row.due_x, row.due_y, row.due_observed)
-            predictive, state = step(tracker, state, due, row.x, jax.random.fold_in(key, t))
-            return state, _recorded(predictive, row.y, row.observed, units, record)
-
-        return jax.lax.scan(body, state, (rest, steps))[1]
+    def keep(forecast: Predictive, _state: State, row: Window) -> PyTree[Array]:
+        return _recorded(forecast, row.y, row.observed, units, record)
 
     def one_seed(params: PyTree[Array], seed: Array) -> PyTree[Array]:
         tracker = eqx.combine(params, fixed)
         keys = jax.random.split(jax.random.fold_in(key, seed), rest.y.shape[0])
-        return jax.vmap(lambda h, r, k: one_stream(tracker, h, r, k))(head, rest, keys)
+
+        def one(head: Window, rest: Window, key: PRNGKeyArray) -> PyTree[Array]:
+            return filter_stream(tracker, head, rest, key, keep, trained=trained)[0]
+
+        return jax.vmap(one)(head, rest, keys)
 
     return jax.vmap(one_seed)(params, seeds)
-
-
-def warm_up(tracker: AbstractTracker, state: State, window: Window) -> State:
-    """Fold T steps into the belief without predicting them."""
-
-    def body(state: State, row: Window) -> tuple[State, None]:
-        return observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x), None
-
-    return jax.lax.scan(body, state, window)[0]
 
 
 def _recorded(

@@ -16,7 +16,7 @@ from latenttrack.fitted.model import Model, as_number, builder
 from latenttrack.models.task import Task
 from latenttrack.training.automatic import BUDGET, Setup, choose_settings
 from latenttrack.training.defaults import check_objective, default_training
-from latenttrack.training.fit import Progress, train
+from latenttrack.training.fit import Progress, Trained, train
 from latenttrack.training.settings import Training
 from latenttrack.training.suit import Suit, suit
 from latenttrack.training.tuning import settle
@@ -73,15 +73,7 @@ def fit(
         checkpoint=checkpoint,
         progress=progress,
     )
-    record = {
-        "training": training.to_dict(),
-        "rows": len(series),
-        "until": as_number(series.time.max()),
-        "seeds": numbers,
-        "seed": seed,
-        "epochs": trained.epochs,
-        "final_loss": [_finite(v) for v in trained.history[-1]["loss"]] if trained.history else [],
-    }
+    record = _record(series, training, trained, numbers, seed)
     feed = None if pipeline is None else _feed(series, pipeline)
     return Model(name, settings, task, trained.stack, pipeline, record, feed)
 
@@ -144,6 +136,21 @@ def fit_chosen(
         "trials": [list(trial[:5]) for trial in choices.trials],
     }
     return replace(model, record={**model.record, **chosen}, feed=Feed.of(series))
+
+
+def _record(
+    series: Series, training: Training, trained: Trained, numbers: list[int], seed: int
+) -> dict[str, Any]:
+    """How a model was trained, in plain JSON values."""
+    return {
+        "training": training.to_dict(),
+        "rows": len(series),
+        "until": as_number(series.time.max()),
+        "seeds": numbers,
+        "seed": seed,
+        "epochs": trained.epochs,
+        "final_loss": [_finite(v) for v in trained.history[-1]["loss"]] if trained.history else [],
+    }
 
 
 def _feed(series: Series, pipeline: Pipeline) -> Feed:

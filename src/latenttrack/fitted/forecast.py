@@ -25,7 +25,7 @@ def require_one_stream(model: Model) -> None:
 def forecast(
     stream: Stream, steps: int, recent: object, covariates: object, *, samples: int, seed: int
 ) -> Forecast:
-    """See `Model.forecast`.
+    """See `Stream.forecast`.
 
     Args:
         stream: goes on through the recent rows: give a copy of one that is still needed.

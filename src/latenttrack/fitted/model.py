@@ -77,34 +77,16 @@ class Model:
         return Stream(self, past, **choices)
 
     def forecast(
-        self,
-        steps: int,
-        recent: object = None,
-        covariates: object = None,
-        *,
-        samples: int = 200,
-        seed: int = 0,
+        self, steps: int, recent: object = None, covariates: object = None, **choices: int
     ) -> "Forecast":
-        """The target at each of the steps to come, from the newest row whose target is known.
+        """The target [H] at each of H = `steps` steps after the model's own data, or after `recent` rows.
 
-        Sampled paths go on as a live stream would, each with its own belief and its own labels
-        (filtering/forecasting.py). For a model with a horizon of h steps the first h are what it has given
-        out already, at h rows one after another: a model with a horizon of 1 knows more of them.
-
-        Args:
-            steps: H, how many.
-            recent: rows since the model's own data end: a file, a dataframe or a dict of columns, as
-                `lt.read_table` reads it. Older rows are skipped. In rows after the last known target the
-                other columns are taken for the known future.
-            covariates: what is known of the steps to come, likewise; without a column of times, row k is the
-                k-th of them. Measurements that are not known count as missing (`Forecast.unknown`).
-            samples: S, how many paths.
-            seed: of the draws; the same seed gives the same forecast.
+        See `Stream.forecast`, also for the choices: `samples` and `seed`.
         """
-        from latenttrack.fitted.forecast import forecast, require_one_stream
+        from latenttrack.fitted.forecast import require_one_stream
 
         require_one_stream(self)
-        return forecast(self.stream(), steps, recent, covariates, samples=samples, seed=seed)
+        return self.stream().forecast(steps, recent, covariates, **choices)
 
     def advance(self, series: Series) -> "Model":
         """The model with a belief that has seen a series, without refitting: its streams begin there.

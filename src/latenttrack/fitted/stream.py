@@ -121,7 +121,25 @@ class Stream(LiveFilter):
         samples: int = 200,
         seed: int = 0,
     ) -> Forecast:
-        """The target at each of the steps to come; the stream stays as it is. See `Model.forecast`."""
+        """The target at each of the steps to come, from the newest row whose target is known.
+
+        The stream stays as it is. Sampled paths go on as it would, each with its own belief and its own
+        labels (filtering/forecasting.py). For a model with a horizon of h steps the first h are what it has
+        given out already, at h rows one after another: a model with a horizon of 1 knows more of them.
+
+        Args:
+            steps: H, how many.
+            recent: rows since the newest one: a file, a dataframe or a dict of columns, as `lt.read_table`
+                reads it. Older rows are skipped. In rows after the last known target the other columns are
+                taken for the known future.
+            covariates: what is known of the steps to come, likewise; without a column of times, row k is the
+                k-th of them. Measurements that are not known count as missing (`Forecast.unknown`).
+            samples: S, how many paths.
+            seed: of the draws; the same seed gives the same forecast.
+
+        Returns:
+            Mean, standard deviation and quantiles [H], and the paths themselves [S, H].
+        """
         from latenttrack.fitted.forecast import forecast
 
         return forecast(self.copy(), steps, recent, covariates, samples=samples, seed=seed)

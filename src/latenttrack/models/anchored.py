@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from latenttrack.models.base import AbstractTracker, State, Terms, Window, keep_if
+from latenttrack.models.base import AbstractTracker, State, Terms, Window, keep_if, observe
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.references import AbstractReference
 
@@ -101,8 +101,7 @@ class Anchored(AbstractTracker):
         def body(carry: _Anchors, row: Window) -> tuple[_Anchors, tuple[Array, Array]]:
             reference, anchors, started = carry
             due = anchors[0]
-            updated = self.reference.update(reference, row.due_x, row.due_y)
-            reference = self.reference.advance(keep_if(row.due_observed, updated, reference), row.x)
+            reference = observe(self.reference, reference, row.due, row.x)
             started = started | row.due_observed
             anchor = jnp.where(started, self.reference.locate(reference, row.x), jnp.nan)
             return (reference, jnp.append(anchors[1:], anchor), started), (anchor, due)

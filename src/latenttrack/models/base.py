@@ -48,6 +48,11 @@ class Window(NamedTuple):
     due_y: Float[Array, " W"]
     due_observed: Bool[Array, " W"]
 
+    @property
+    def due(self) -> tuple[Array, Array, Array]:
+        """(x, y, observed) of the steps whose labels become due."""
+        return self.due_x, self.due_y, self.due_observed
+
 
 class Terms(NamedTuple):
     """What training weighs and sums, for each step of a window; to be maximised except `kl`.

@@ -82,6 +82,14 @@ def check_pool(model: str, value: Any) -> None:
     _check(model, "pool", value, rule)
 
 
+def check_plain(model: str, anchor: Any, informant: Any, pool: Any) -> None:
+    """Refuse a reference that is to lean on another, or to be mixed with its like."""
+    if (anchor, informant, pool) != (None, None, None):
+        raise LatentTrackError(
+            f"{model!r} is a reference itself and takes no anchor, informant or pool: leave it out"
+        )
+
+
 def check_recalibrate(model: str, value: Any) -> None:
     """Refuse a `recalibrate` that is neither on nor off."""
     _check(model, "recalibrate", value, _BY_ANNOTATION[bool])

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from latenttrack.models.base import AbstractTracker, State, Terms, Window, keep_if
+from latenttrack.models.base import AbstractTracker, State, Terms, Window, observe
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.references import AbstractReference
 
@@ -85,8 +85,7 @@ class Informed(AbstractTracker):
         def body(carry: tuple[State, Array], row: Window) -> tuple[tuple[State, Array], tuple[Array, Array]]:
             reference, ring = carry
             then = ring[0]
-            updated = self.reference.update(reference, row.due_x, row.due_y)
-            reference = self.reference.advance(keep_if(row.due_observed, updated, reference), row.x)
+            reference = observe(self.reference, reference, row.due, row.x)
             surprise = jnp.where(row.due_observed, _surprise(then, row.due_y), 0.0)
             told = self._say(reference, row.x, surprise)
             return (reference, jnp.concatenate([ring[1:], told[None]])), (told, then)

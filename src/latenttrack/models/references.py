@@ -36,7 +36,7 @@ class AbstractReference(AbstractTracker):
         """Scores of the filter itself, step by step."""
 
         def body(state: State, row: Window) -> tuple[State, Array]:
-            state = observe(self, state, (row.due_x, row.due_y, row.due_observed), row.x)
+            state = observe(self, state, row.due, row.x)
             return state, self.predict(state, row.x, key).log_prob(row.y)
 
         state, scores = jax.lax.scan(body, state, window)
@@ -48,7 +48,7 @@ def point_errors(reference: AbstractReference, window: Window) -> Float[Array, "
 
     def one(stream: Window) -> Array:
         def body(state: State, row: Window) -> tuple[State, Array]:
-            state = observe(reference, state, (row.due_x, row.due_y, row.due_observed), row.x)
+            state = observe(reference, state, row.due, row.x)
             return state, row.y - reference.locate(state, row.x)
 
         return jax.lax.scan(body, reference.init(), stream)[1]

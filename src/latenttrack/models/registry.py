@@ -10,12 +10,12 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from latenttrack.data.matching import choose, unknown_name
-from latenttrack.errors import LatentTrackError
 from latenttrack.models import builders
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import POWER, Averaged
 from latenttrack.models.base import AbstractTracker
 from latenttrack.models.checks import (
+    check_plain,
     check_pool,
     check_prior,
     check_recalibrate,
@@ -140,49 +140,67 @@ def build(
     check_recalibrate(name, recalibrate)
     check_transform(name, transform, KINDS)
     check_pool(name, pool)
-    if name in REFERENCES and (anchor, informant, pool) != (None, None, None):
-        raise LatentTrackError(
-            f"{name!r} is a reference itself and takes no anchor, informant or pool: leave it out"
-        )
-    make = functools.partial(builder, **settings)
-    if informant is None:
-        tracker = _draw(make, task, key, pool)
-    else:
-        reference = build_reference(informant, task, **(informant_settings or {}))
-        wider = replace(task, names=(*task.names, *INFORMED))
-        tracker = Informed(reference, _draw(make, wider, key, pool), task.delay)
+    if name in REFERENCES:
+        check_plain(name, anchor, informant, pool)
+    draw = functools.partial(_draw, functools.partial(builder, **settings), key, pool)
+    tracker = draw(task) if informant is None else _inform(draw, task, informant, informant_settings or {})
     if anchor is not None:
-        check_scale(name, anchor_scale)
-        reference = build_reference(anchor, task, **(anchor_settings or {}))
-        tracker = Anchored(reference, tracker, anchor_scale, task.delay)
+        tracker = _anchor(name, tracker, task, anchor, anchor_scale, anchor_settings or {})
     if safety_net is not None:
-        tracker = _with_safety_net(name, tracker, _tuples(safety_net), task, safety_net_settings or {})
-        check_start(name, "safety_net_start", safety_net_start, len(tracker.names))
-        tracker = replace(tracker, start=None if safety_net_start is None else tuple(safety_net_start))
+        net, own = _tuples(safety_net), safety_net_settings or {}
+        tracker = _average(name, tracker, task, net, own, safety_net_start)
     if recalibrate:
-        check_prior(name, recalibrate_prior)
-        tracker = Recalibrated(tracker, task.size, task.delay, prior=float(recalibrate_prior))
-        check_start(name, "recalibrate_start", recalibrate_start, tracker.bins)
-        tracker = replace(tracker, start=None if recalibrate_start is None else tuple(recalibrate_start))
+        tracker = _recalibrate(name, tracker, task, recalibrate_prior, recalibrate_start)
     return tracker if transform is None else Transformed(tracker, Curve(**transform))
 
 
-def _draw(make: Builder, task: Task, key: PRNGKeyArray, pool: int | None) -> AbstractTracker:
+def _draw(make: Builder, key: PRNGKeyArray, pool: int | None, task: Task) -> AbstractTracker:
     """One network, or a pool of them."""
     if pool is None:
         return make(task, key)
     return Pooled(eqx.filter_vmap(lambda k: make(task, k))(jax.random.split(key, pool)), pool)
 
 
-def _with_safety_net(
-    name: str, main: AbstractTracker, net: Sequence[str], task: Task, settings: Mapping[str, Any]
+def _inform(
+    draw: Callable[[Task], AbstractTracker], task: Task, informant: str, settings: Mapping[str, Any]
+) -> Informed:
+    reference = build_reference(informant, task, **settings)
+    wider = replace(task, names=(*task.names, *INFORMED))
+    return Informed(reference, draw(wider), task.delay)
+
+
+def _anchor(
+    name: str, main: AbstractTracker, task: Task, anchor: str, scale: float, settings: Mapping[str, Any]
+) -> Anchored:
+    check_scale(name, scale)
+    return Anchored(build_reference(anchor, task, **settings), main, scale, task.delay)
+
+
+def _average(
+    name: str,
+    main: AbstractTracker,
+    task: Task,
+    net: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]],
+    start: Sequence[float] | None,
 ) -> Averaged:
     check_safety_net(name, net, REFERENCES)
     for member in settings:
         if member not in net:
             raise unknown_name("safety net", member, net)
     references = tuple(build_reference(member, task, **settings.get(member, {})) for member in net)
-    return Averaged(main, references, (name, *net), task.size, task.delay, power=POWER / task.delay)
+    tracker = Averaged(main, references, (name, *net), task.size, task.delay, power=POWER / task.delay)
+    check_start(name, "safety_net_start", start, len(tracker.names))
+    return tracker if start is None else replace(tracker, start=tuple(start))
+
+
+def _recalibrate(
+    name: str, inner: AbstractTracker, task: Task, prior: float, start: Sequence[float] | None
+) -> Recalibrated:
+    check_prior(name, prior)
+    tracker = Recalibrated(inner, task.size, task.delay, prior=float(prior))
+    check_start(name, "recalibrate_start", start, tracker.bins)
+    return tracker if start is None else replace(tracker, start=tuple(start))
 
 
 def build_reference(name: str, task: Task, **settings: Any) -> AbstractReference:

@@ -73,7 +73,7 @@ class VRNN(AbstractTracker):
             summary = keep_if(observed, turned, summary)
             return summary, summary
 
-        due = (window.due_x, window.due_y, window.due_observed, jax.random.split(k_scan, steps))
+        due = (*window.due, jax.random.split(k_scan, steps))
         last, summaries = jax.lax.scan(body, state.summary, due)
         keys = jax.random.split(k_terms, steps)
         terms = jax.vmap(self._terms)(summaries, window.x, window.y, keys)

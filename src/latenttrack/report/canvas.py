@@ -5,7 +5,7 @@ This file and `figures` import matplotlib only when they draw: tables and the co
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -101,6 +101,23 @@ def tidy(axes: "Axes", title: str, label: str = "") -> None:
     axes.set_title(plain(title), loc="left", fontsize=TITLE, fontweight="bold", color=INK)
     # Wrapped, because panels are low and names of columns may be long.
     axes.set_ylabel(plain(textwrap.fill(label, 18, break_long_words=False)), fontsize=LABEL)
+
+
+def horizontal_bars(
+    axes: "Axes", title: str, lengths: Mapping[str, float], colour: Mapping[str, str]
+) -> None:
+    """Draw one bar for each model, the first on top, with its name beside it and no grid lines."""
+    rows = range(len(lengths))
+    axes.barh(rows, list(lengths.values()), color=[colour[name] for name in lengths], height=0.7)
+    tidy(axes, title)
+    axes.grid(visible=False, axis="y")
+    axes.set_yticks(rows, [plain(name) for name in lengths])
+    axes.set_ylim(len(lengths) - 0.5, -0.5)
+
+
+def text_beside(axes: "Axes", text: str, end: float, row: int, gap: int) -> None:
+    """Write to the right of a horizontal bar, `gap` points from where it ends."""
+    axes.annotate(text, (end, row), xytext=(gap, 0), textcoords="offset points", va="center", fontsize=TICK)
 
 
 def time_axis(axes: "Axes", times: np.ndarray) -> None:

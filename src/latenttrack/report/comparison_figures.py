@@ -131,12 +131,8 @@ def _rate_panel(
     axes: "Axes", rates: Mapping[str, float], colour: Mapping[str, str], published: Mapping[str, float]
 ) -> None:
     """One bar for each model; a mark where the paper has its number."""
-    axes.barh(
-        range(len(rates)),
-        [100 * rate for rate in rates.values()],
-        color=[colour[n] for n in rates],
-        height=0.7,
-    )
+    lengths = {name: 100 * rate for name, rate in rates.items()}
+    canvas.horizontal_bars(axes, "seeds that fail", lengths, colour)
     for i, (name, rate) in enumerate(rates.items()):
         text = f"{100 * rate:.0f} %"
         if name in published:
@@ -144,18 +140,7 @@ def _rate_panel(
                 100 * published[name], i, marker="D", color="white", markeredgecolor=canvas.INK, markersize=5
             )
             text += f"  (paper {100 * published[name]:.0f} %)"
-        axes.annotate(
-            text,
-            (100 * max(rate, published.get(name, 0.0)), i),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=canvas.TICK,
-        )
-    canvas.tidy(axes, "seeds that fail")
-    axes.grid(visible=False, axis="y")
-    axes.set_yticks(range(len(rates)), [canvas.plain(name) for name in rates])
-    axes.set_ylim(len(rates) - 0.5, -0.5)
+        canvas.text_beside(axes, text, 100 * max(rate, published.get(name, 0.0)), i, gap=6)
     largest = 100 * max([0.1, *rates.values(), *published.values()])
     axes.set_xlim(0, 1.5 * largest)  # room for the text beside the bars
     axes.set_xticks([tick for tick in axes.get_xticks() if tick <= largest])

@@ -231,24 +231,12 @@ def uncertainty_split(records: Sequence[Records], window: int = SMOOTHING) -> "F
 
 def _share_panel(axes: "Axes", records: Sequence[Records], colour: dict[str, str]) -> None:
     """One bar for each model, the first on top."""
-    names = [entry.model for entry in records]
-    shares = 100 * np.array([epistemic_share(entry) for entry in records])
-    axes.barh(range(len(names)), np.nan_to_num(shares), color=[colour[name] for name in names], height=0.7)
-    for i, share in enumerate(shares):
-        text = "n/a" if np.isnan(share) else f"{share:.1f}"
-        axes.annotate(
-            text,
-            (np.nan_to_num(share), i),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=canvas.TICK,
-        )
-    canvas.tidy(axes, "epistemic share")
-    axes.grid(visible=False, axis="y")
-    axes.set_yticks(range(len(names)), [canvas.plain(name) for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, max(10.0, 1.25 * np.nan_to_num(shares).max()))
+    shares = {entry.model: 100 * epistemic_share(entry) for entry in records}
+    lengths = {name: float(np.nan_to_num(share)) for name, share in shares.items()}
+    canvas.horizontal_bars(axes, "epistemic share", lengths, colour)
+    for i, (name, share) in enumerate(shares.items()):
+        canvas.text_beside(axes, "n/a" if np.isnan(share) else f"{share:.1f}", lengths[name], i, gap=3)
+    axes.set_xlim(0, max(10.0, 1.25 * max(lengths.values())))
     axes.set_xlabel("% of variance", fontsize=canvas.LABEL)
 
 

@@ -100,17 +100,7 @@ def train(
     loop = _Loop(start.rest, training, seen, together)
     optimiser = training.make_optimiser(loop.updates)
     runs = jax.vmap(lambda p: _Run(new_learner(optimiser, p), no_best(p)))(start.params)
-    plan = {
-        "training": training.to_dict(),
-        "seeds": numbers,
-        "key": jax.random.key_data(key).tolist(),
-        "delay": series.delay,
-        # Without the addresses of functions, which are others in the next process.
-        "model": re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(whole)),
-    }
-    if training.optimiser is not None:
-        plan["optimiser"] = describe_optimiser(training.optimiser, start.params)
-    mark = fingerprint(series, plan)
+    mark = _mark(series, training, whole, numbers, key)
     runs, history = _all_epochs(
         loop, runs, keys, None if checkpoint is None else Path(checkpoint), mark, progress
     )
@@ -120,6 +110,21 @@ def train(
         params, epochs = runs.best.params, [int(e) + 1 for e in runs.best.epoch]
     stack = whole.replace(eqx.tree_at(innermost, whole.params, params))
     return Trained(stack if pool is None else pool_stack(stack, pool), history, epochs, seen)
+
+
+def _mark(series: Series, training: Training, whole: Stack, numbers: list[int], key: PRNGKeyArray) -> str:
+    """The digest of all that decides a run: by it a checkpoint is known to be of the same one."""
+    plan = {
+        "training": training.to_dict(),
+        "seeds": numbers,
+        "key": jax.random.key_data(key).tolist(),
+        "delay": series.delay,
+        # Without the addresses of functions, which are others in the next process.
+        "model": re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(whole)),
+    }
+    if training.optimiser is not None:
+        plan["optimiser"] = describe_optimiser(training.optimiser, innermost(whole.params))
+    return fingerprint(series, plan)
 
 
 def _all_epochs(

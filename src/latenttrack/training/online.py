@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from latenttrack.data.series import Series
-from latenttrack.models.base import AbstractTracker, State, Window, observe, step
+from latenttrack.models.base import AbstractTracker, State, Window
+from latenttrack.models.predictive import Predictive
 from latenttrack.models.recalibrated import Recalibrated
+from latenttrack.models.scan import filter_stream
 from latenttrack.models.task import Task
 from latenttrack.training.suit import tail
 
@@ -68,17 +70,10 @@ def _mean(values: Float[Array, "B n"]) -> list[float]:
 def _filter(tracker: AbstractTracker, head: Window, rest: Window) -> tuple[Float[Array, "B T"], State]:
     """The PIT of every label of `rest` under the filter itself, and the beliefs [B, ...] after it."""
 
-    def fold(state: State, row: Window) -> tuple[State, None]:
-        return observe(tracker, state, (row.due_x, row.due_y, row.due_observed), row.x), None
-
-    def body(state: State, row: Window) -> tuple[State, Array]:
-        due = (row.due_x, row.due_y, row.due_observed)
-        forecast, state = step(tracker, state, due, row.x, jax.random.key(0))
-        return state, forecast.cdf(row.y)
+    def keep(forecast: Predictive, _state: State, row: Window) -> Array:
+        return forecast.cdf(row.y)
 
     def one(head: Window, rest: Window) -> tuple[Array, State]:
-        state = tracker.renew(jax.lax.scan(fold, tracker.init(), head)[0])
-        state, pits = jax.lax.scan(body, state, rest)
-        return pits, state
+        return filter_stream(tracker, head, rest, jax.random.key(0), keep, trained=True)
 
     return jax.vmap(one)(head, rest)
