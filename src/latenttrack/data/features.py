@@ -261,7 +261,10 @@ class Pipeline:
             label: see `step`.
         """
         past, memory = state.get(key), []
-        x = np.append(row, label) if self.labels else row
+        x = row
+        if self.labels:
+            x = np.empty(len(row) + 1)
+            x[:-1], x[-1] = row, label
         for i, stage in enumerate(self.stages):
             before = np.full((stage.depth, len(x)), np.nan) if past is None else past[i]
             after = before

@@ -17,6 +17,8 @@ from latenttrack.errors import LatentTrackError
 _EPOCH = datetime(1970, 1, 1)
 MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
+_ABSENT = object()
+_NANOSECONDS = np.dtype("datetime64[ns]")
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,14 @@ class Feed:
         Returns:
             ([F] measurements, the label of `horizon` steps ago, flags); NaN where missing.
         """
-        row, flags, used = [], [], 0
+        row, flags, used, plain = [], [], 0, not self.sentinels
         for name in self.inputs:
-            number, wrong = math.nan, "missing"
-            if name in x:
-                used += 1
-                number, wrong = self.number(x[name], name)
+            value = x.get(name, _ABSENT)
+            used += value is not _ABSENT
+            if plain and type(value) is float and -math.inf < value < math.inf:  # nearly always
+                row.append(value)
+                continue
+            number, wrong = (math.nan, "missing") if value is _ABSENT else self.number(value, name)
             row.append(number)
             if wrong:
                 flags.append(f"{wrong}:{name}")
@@ -187,6 +191,8 @@ def as_float(value: object) -> float | None:
 
 def to_nanoseconds(value: object) -> int:
     """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
+    if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS and not np.isnat(value):
+        return int(value.astype(np.int64))
     found = None
     with contextlib.suppress(ValueError, OverflowError):
         found = _microseconds(value)
@@ -196,8 +202,6 @@ def to_nanoseconds(value: object) -> int:
             f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds since "
             "1970."
         )
-    if isinstance(value, np.datetime64):
-        return int(value.astype("datetime64[ns]").astype(np.int64))
     return found * 1000
 
 

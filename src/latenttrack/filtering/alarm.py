@@ -50,13 +50,13 @@ class Alarm:
     Attributes:
         delay: D of the stream.
         period: mean number of labels between two false alarms, at least; 0 for no alarm.
-        capital: [D, B].
+        capital: D lists of B numbers.
         raised: how often it sounded.
     """
 
     delay: int
     period: int | float = PERIOD
-    capital: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    capital: list[list[float]] = field(default_factory=list)
     raised: int = 0
 
     def __post_init__(self) -> None:
@@ -64,27 +64,34 @@ class Alarm:
             raise LatentTrackError(
                 f"alarm is {self.period!r}: give the labels between two false alarms, or 0 for no alarm."
             )
-        if self.capital.size == 0:
-            self.capital = np.zeros((self.delay, len(_bets(0.5))))
+        if not self.capital:
+            self.capital = self._nothing()
 
     def hear(self, pit: float, step: int) -> bool:
         """Whether the alarm sounds at the PIT of a step. One that is not a number is not heard."""
         if not self.period or not math.isfinite(pit):
             return False
-        own = self.capital[step % self.delay]
-        own += 1.0
-        own *= _bets(min(max(pit, 0.0), 1.0))
-        if float(own.sum()) / own.size < (self.period if self.delay == 1 else 2.0 * self.period):
+        turn = step % self.delay
+        bets = _bets(min(max(pit, 0.0), 1.0))
+        # Lists of numbers: for as few as these, arrays would take longer.
+        own = [(1.0 + coins) * bet for coins, bet in zip(self.capital[turn], bets, strict=True)]
+        self.capital[turn] = own
+        if sum(own) / len(own) < (self.period if self.delay == 1 else 2.0 * self.period):
             return False
-        self.capital[:] = 0.0
+        self.capital = self._nothing()
         self.raised += 1
         return True
 
+    def _nothing(self) -> list[list[float]]:
+        return [[0.0] * len(_bets(0.5)) for _ in range(self.delay)]
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe state."""
-        return {"capital": self.capital.tolist(), "raised": self.raised}
+        return {"capital": [list(own) for own in self.capital], "raised": self.raised}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The state that `to_dict` gave."""
-        self.capital = np.array(state["capital"], float).reshape(self.capital.shape)
+        # As an array on the way, which refuses other shapes and what is no number.
+        shape = (self.delay, len(_bets(0.5)))
+        self.capital = np.array(state["capital"], float).reshape(shape).tolist()
         self.raised = int(state["raised"])

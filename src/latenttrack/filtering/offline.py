@@ -20,7 +20,6 @@ from latenttrack.models.base import AbstractTracker, State, Window
 from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.scan import filter_stream
-from latenttrack.models.scan import warm_up as warm_up  # program.py takes it from here
 from latenttrack.models.stack import Stack, in_groups
 
 # (forecast in original units, label in original units) -> a pytree of scalars to keep

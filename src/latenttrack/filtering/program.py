@@ -11,16 +11,15 @@ from jaxtyping import Array, Float, Float32, PRNGKeyArray
 
 from latenttrack.data.series import Series
 from latenttrack.filtering.device import live_device
-from latenttrack.filtering.offline import warm_up
+from latenttrack.filtering.kernel import compile_small, one_kernel
 from latenttrack.filtering.packing import Packing
 from latenttrack.models.base import AbstractTracker, State, Window, step
 from latenttrack.models.layout import lay_out
 from latenttrack.models.predictive import Predictive
+from latenttrack.models.scan import warm_up
 
 Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, its report, its forecast
 AnyTrack = Track | Float32[np.ndarray, " n"]
-# A sum of more than 32 numbers would be made in two operations, that of its terms being a third.
-_OPTIONS = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -68,10 +67,11 @@ class Program:
         square = scale**2
         self._gain = np.array([scale, scale, square, square, *[scale] * len(levels)])
         self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
-        self.step = jax.jit(self._step, compiler_options=_OPTIONS)
-        self._scores = jax.jit(self._score, compiler_options=_OPTIONS)
+        self._kernel = one_kernel(self._step)
+        self.step = compile_small(self._kernel)
+        self._scores = compile_small(one_kernel(self._score))
         self._many_scores = jax.jit(jax.vmap(self._score))
-        self._scan = jax.jit(lambda track, rows: jax.lax.scan(self._leave, track, rows)[1])
+        self._scan = compile_small(lambda track, rows: jax.lax.scan(self._leave, track, rows)[1])
 
     def start(self) -> Track:
         """The belief before any data; its report and forecast are void."""
@@ -189,7 +189,7 @@ class Program:
         return self.pack(state, jnp.concatenate([jnp.stack(moments), quantiles]), forecast)
 
     def _leave(self, track: Track, inputs: Float[Array, " inputs"]) -> tuple[Track, Track]:
-        after = self._step(track, inputs)
+        after = self._kernel(track, inputs)
         return after, after
 
     def _score(self, track: Track, y: Float[Array, ""]) -> Float[Array, "2"]:
