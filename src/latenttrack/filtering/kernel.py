@@ -25,7 +25,13 @@ _marking = ContextVar("marking", default=True)
 
 def one_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as part of one that `compile_small` compiles: a kernel of its own."""
-    inner = jax.jit(function)
+
+    def within(*arguments: Any) -> Any:
+        # Its own parts are not marked: they are to be inlined.
+        with set_xla_metadata(**dict.fromkeys(_MARKS)):
+            return function(*arguments)
+
+    inner = jax.jit(within)
 
     def marked(*arguments: Any) -> Any:
         with set_xla_metadata(**_MARKS) if _marking.get() else nullcontext():
