@@ -100,6 +100,26 @@ class Lines:
             self._buffer += chunk
             self._end_of_input = not chunk
 
+    def ahead(self, count: int) -> list[bytes]:
+        """The next lines, still to be read, if so many are there already and none is too long; else none."""
+        while self._buffer.count(b"\n") < count:
+            if self._end_of_input or len(self._buffer) > count * self._longest or not self._wait(0.0):
+                return []
+            chunk = self._fetch()
+            self._buffer += chunk
+            self._end_of_input = not chunk
+        lines = bytes(self._buffer).split(b"\n", count)[:count]
+        too_long = self._head is not None or max(map(len, lines)) > self._longest
+        return [] if too_long else [line.rstrip(b"\r") for line in lines]
+
+    def skip(self, count: int) -> None:
+        """Lines that were seen ahead are done with."""
+        end = 0
+        for _ in range(count):
+            end = self._buffer.index(b"\n", end) + 1
+        del self._buffer[:end]
+        self._searched = 0
+
     def _cut(self, end: int) -> bytes:
         line = bytes(self._buffer[: min(end, self._longest)]) if self._head is None else self._head
         del self._buffer[: end + 1]

@@ -227,7 +227,7 @@ class Pipeline:
 
     def steps(
         self, state: PipelineState, time: np.ndarray, rows: np.ndarray, labels: np.ndarray
-    ) -> tuple[np.ndarray, PipelineState]:
+    ) -> tuple[np.ndarray, list[PipelineState]]:
         """`step` for N consecutive rows of stream 0 at once, checked already, with the same result.
 
         Args:
@@ -237,11 +237,17 @@ class Pipeline:
             labels: [N] that become due at each.
 
         Returns:
-            ([N, F'] features, new state).
+            ([N, F'] features, the N + 1 states before each row and after the last).
         """
-        x = np.column_stack([rows, labels]) if self.labels else rows
-        features, past = self._run(x, time, state.get(0))
-        return features, {**state, 0: past}
+        x, past = np.column_stack([rows, labels]) if self.labels else rows, state.get(0)
+        memories: list[list[np.ndarray]] = [[] for _ in range(len(rows) + 1)]
+        for i, stage in enumerate(self.stages):
+            before = np.full((stage.depth, x.shape[1]), np.nan) if past is None else past[i]
+            known = np.vstack([before, x]) if stage.depth else before
+            for t, memory in enumerate(memories):
+                memory.append(known[t : t + stage.depth] if stage.depth else before)
+            x = stage.apply(x, time, before)
+        return x, [{**state, 0: tuple(memory)} for memory in memories]
 
     def follow(
         self,

@@ -1,8 +1,8 @@
 """Many events at once: compiled passes over pieces of a table, with the numbers of event by event.
 
 A piece is run in one pass if nothing in it is out of the ordinary: its steps follow on each other, no value
-is implausible, no label a fault. Any other piece, and the newest steps (which the log must hold, so that late
-labels can still be taken in), are run event by event.
+is implausible, no label a fault. It leaves the log as if its events had come one by one. Any other piece, and
+what is left at the end, are run event by event.
 """
 
 import copy
@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latenttrack.filtering.answers import Prediction
+from latenttrack.data.features import PipelineState
+from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.live import LiveFilter
 from latenttrack.filtering.log import Entry
 
-PIECE = 256  # steps of a compiled pass
+PIECE = 64  # steps of a compiled pass
 
 
 class Events(NamedTuple):
@@ -26,39 +27,56 @@ class Events(NamedTuple):
         row: [N, F] measurements, NaN where missing.
         label: [N] the label of each step, known right after it; NaN where it is not known so soon.
         source: [N] the measurement that is the label of `horizon` steps ago; NaN where there is none.
+        flags: N lists of what is wrong with the rows.
+        ids: N names, None for none.
     """
 
     time: np.ndarray
     row: np.ndarray
     label: np.ndarray
     source: np.ndarray
+    flags: list[list[str]]
+    ids: list[str | int | None]
 
     def part(self, begin: int, end: int) -> "Events":
         """Some of them."""
-        return Events(*(column[begin:end] for column in self))
+        cut = slice(begin, end)
+        return Events(
+            self.time[cut],
+            self.row[cut],
+            self.label[cut],
+            self.source[cut],
+            self.flags[cut],
+            self.ids[cut],
+        )
 
 
 def run_events(live: LiveFilter, events: Events) -> list[Prediction]:
     """Predict N events, each before its label is known, and learn from their labels."""
     found: list[Prediction] = []
-    count, at = len(events.time), 0
-    while at < count:
-        part = events.part(at, min(at + PIECE, count))
-        quick = at + PIECE <= count - live.log.capacity
-        answers = _Piece(live, part).run() if quick else None
-        found += _one_by_one(live, part) if answers is None else answers
-        at += PIECE
+    for begin in range(0, len(events.time), PIECE):
+        part = events.part(begin, begin + PIECE)
+        answers = run_piece(live, part)
+        found += _one_by_one(live, part) if answers is None else [prediction for prediction, _ in answers]
     return found
+
+
+def run_piece(live: LiveFilter, events: Events) -> list[tuple[Prediction, Observed]] | None:
+    """The answers to `PIECE` events in one pass; None, and no change, if they must be run one by one.
+
+    An event without a label is answered by `Observed("missing")`.
+    """
+    return _Piece(live, events).run() if len(events.time) == PIECE else None
 
 
 def _one_by_one(live: LiveFilter, events: Events) -> list[Prediction]:
     answers = []
-    for time, row, label, source in zip(*events, strict=True):
+    for time, row, label, source, _, id in zip(*events, strict=True):
         x = dict(zip(live.feed.inputs, row.tolist(), strict=True))
         if live.feed.source is not None:
             x[live.feed.source] = float(source)
         when = live.feed.stamp(time.item())
-        answers.append(live.predict(x, time=when))
+        answers.append(live.predict(x, time=when, id=id))
         if not math.isnan(label):
             live.observe(float(label), time=when)
     return answers
@@ -71,23 +89,24 @@ class _Piece:
         self.live, self.events = live, events
         self.first = live.next_number
 
-    def run(self) -> list[Prediction] | None:
-        """The predictions; None if it must be run event by event."""
+    def run(self) -> list[tuple[Prediction, Observed]] | None:
+        """The answers; None if it must be run event by event."""
+        self.live.settle()
         if not self._is_ordinary():
             return None
         live, N, D = self.live, len(self.events.time), self.live.feed.delay
         labels = self._labels()  # of the D steps before the piece, then of its own
-        features, memory = live.pipeline.steps(live.memory, self._stamps(), self.events.row, labels[:N])
+        features, memories = live.pipeline.steps(live.memory, self._stamps(), self.events.row, labels[:N])
         features = np.concatenate([self._before("features"), features.astype(np.float32)])
         inputs = [
-            live.program.inputs(features[i], float(labels[i]), features[D + i], self.first + i)
+            live.program.inputs(features[i], float(labels[i]), features[D + i], (self.first + i) % 2**32)
             for i in range(N)
         ]
         tracks = live.program.scan(live.belief, np.stack(inputs))
-        entries = self._entries(features[D:], labels[D:], tracks)
+        entries = self._entries(features[D:], tracks, memories)
         answers = self._judge(entries)
         if answers is not None:
-            live.leap(entries, live.program.place(tracks[-1]), memory)
+            live.leap(entries, live.program.place(tracks[-1]), memories[-1])
         return answers
 
     def _is_ordinary(self) -> bool:
@@ -127,59 +146,65 @@ class _Piece:
         times = self.events.time
         return times.astype("datetime64[ns]") if self.live.feed.clock else times.astype(float)
 
-    def _entries(self, features: np.ndarray, labels: np.ndarray, tracks: np.ndarray) -> list[Entry]:
-        names, void = self.live.feed.inputs, np.isnan(self.events.row)
+    def _entries(
+        self, features: np.ndarray, tracks: np.ndarray, memories: list[PipelineState]
+    ) -> list[Entry]:
+        events, report = self.events, self.live.program.report
         return [
             Entry(
                 self.first + i,
-                self.events.time[i].item(),
-                self.events.row[i],
-                flags=[f"missing:{names[c]}" for c in np.flatnonzero(void[i]).tolist()],
-                label=float(labels[i]),
+                events.time[i].item(),
+                events.row[i],
+                events.ids[i],
+                flags=list(events.flags[i]),
                 features=features[i],
-                report=self.live.program.report(tracks[i]).tolist(),
+                belief=self.live.belief if i == 0 else tracks[i - 1],
+                memory=memories[i],
+                report=report(tracks[i]).tolist(),
                 forecast=tracks[i],
             )
             for i in range(len(features))
         ]
 
-    def _judge(self, entries: list[Entry]) -> list[Prediction] | None:
+    def _judge(self, entries: list[Entry]) -> list[tuple[Prediction, Observed]] | None:
         """Score the labels in the order in which they came; None if one is a fault."""
         live, h = self.live, self.live.feed.horizon
         gate, alarm, counts = copy.deepcopy(live.gate), copy.deepcopy(live.alarm), dict(live.counts)
         own = {entry.number: entry for entry in entries}
         sourced = live.feed.source is not None
-        # (step whose label it is, step before whose prediction it is known)
-        order = [
-            (entry.number - h if sourced else entry.number, entry.number + (not sourced)) for entry in entries
+        # Which step's label each event brings: before its prediction if it is a measurement, else after it.
+        brought = [own.get(e.number - h) or live.log.get(e.number - h) if sourced else e for e in entries]
+        values = (self.events.source if sourced else self.events.label).tolist()
+        taken = [
+            (i, e, v)
+            for i, (e, v) in enumerate(zip(brought, values, strict=True))
+            if e is not None and v == v
         ]
-        known = [(own.get(s) or live.log.get(s), at) for s, at in order]
-        values = self.events.source if sourced else self.events.label
-        taken = [(e, at, float(v)) for (e, at), v in zip(known, values, strict=True) if e and v == v]
-        if any(not math.isnan(e.label) and e.label != v for e, _, v in taken):
-            return None  # another value was known
-        scores = live.program.scores([e.forecast for e, _, _ in taken], [v for _, _, v in taken], PIECE)
-        surprise, heard, drifts = {}, live.surprise, set()
-        for (entry, at, value), (pit, _) in zip(taken, scores, strict=True):
+        if any(not math.isnan(e.label) for _, e, _ in taken):
+            return None  # it was known, or another value was
+        scores = live.program.scores([e.forecast for _, e, _ in taken], [v for _, _, v in taken], PIECE)
+        observed: dict[int, Observed] = {}
+        for (i, entry, value), (pit, log_score) in zip(taken, scores, strict=True):
             assert entry.report is not None
             if gate.is_fault(value, pit, float(entry.report[3]), entry.number):
                 return None
-            surprise[at] = pit
-            if alarm.hear(pit, entry.number):
-                drifts.add(at)
+            drift = alarm.hear(pit, entry.number)
+            observed[i] = Observed("taken", entry.number, pit, log_score, drift)
         # Nothing was out of order: from here on it counts.
-        counts["labels"] += len(taken)
-        counts["drift"] += len(drifts)
-        for (entry, at, value), (pit, log_score) in zip(taken, scores, strict=True):
-            entry.label, entry.pit, entry.log_score = value, pit, log_score
-            if sourced and at in drifts:
-                own[at].flags.append("drift")
+        for i, entry, value in taken:
+            entry.label, entry.pit, entry.log_score = value, observed[i].surprise, observed[i].log_score
         answers = []
-        for entry in entries:
-            heard = surprise.get(entry.number, heard)
-            answers.append(live.told(entry)._replace(surprise=heard))
-        live.surprise = surprise.get(self.first + len(entries), heard)
+        for i, entry in enumerate(entries):
+            known = observed.get(i, Observed("missing"))
+            heard = known.surprise if i in observed else live.surprise
+            if sourced:
+                entry.flags += known.flags
+                live.surprise = heard
+            answers.append((live.told(entry), known))
+            live.surprise = heard
+        counts["labels"] += len(taken)
+        counts["drift"] += sum(known.drift for known in observed.values())
+        counts["events"] += len(entries)
         live.gate.restore(gate.to_dict())
         live.alarm, live.counts = alarm, counts
-        live.counts["events"] += len(entries)
         return answers

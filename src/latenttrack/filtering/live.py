@@ -25,7 +25,7 @@ from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.guard import Guard, Ruling
 from latenttrack.filtering.log import Entry, Log
-from latenttrack.filtering.program import Program, Track
+from latenttrack.filtering.program import AnyTrack, Program, Track
 
 BUFFER = 96  # steps that a label may come late
 _LONGEST_BUFFER = 100_000
@@ -170,14 +170,13 @@ class LiveFilter:
         """Go on after steps that were run elsewhere (filtering/batch.py).
 
         Args:
-            entries: of these steps, without beliefs: no label of theirs may come late before they have left
-                the log.
+            entries: of these steps, complete.
             belief: after them.
             memory: the pipeline's, after them.
         """
         for entry in entries:
             self.log.append(entry)
-        self.belief, self.memory = belief, memory
+        self.belief, self.memory, self.doubted = belief, memory, None
         self._stale = self.next_number
 
     # Steps
@@ -341,7 +340,7 @@ class LiveFilter:
             found = self._run(entry)
         return found
 
-    def _before(self, entry: Entry) -> Track:
+    def _before(self, entry: Entry) -> AnyTrack:
         """The belief that a step begins from."""
         if entry.begin == "renew":
             return self.program.renew(entry.belief)

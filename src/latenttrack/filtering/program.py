@@ -67,10 +67,11 @@ class Program:
         square = scale**2
         self._gain = np.array([scale, scale, square, square, *[scale] * len(levels)])
         self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
-        self._kernel = one_kernel(self._step)
-        self.step = compile_small(self._kernel)
-        self._scores = compile_small(one_kernel(self._score))
-        self._many_scores = jax.jit(jax.vmap(self._score))
+        # The same kernels for one event and for many: the numbers are the same to the last bit.
+        self._kernel, score = one_kernel(self._step), one_kernel(self._score)
+        self._run = compile_small(self._kernel)
+        self._scores = compile_small(score)
+        self._many_scores = compile_small(lambda *rows: jax.lax.map(lambda row: score(*row), rows))
         self._scan = compile_small(lambda track, rows: jax.lax.scan(self._leave, track, rows)[1])
 
     def start(self) -> Track:
@@ -79,7 +80,7 @@ class Program:
         belief = jax.jit(lambda: self.beliefs.pack(self._tracker.init()))()
         return self.join(np.asarray(belief), None)
 
-    def renew(self, track: Track) -> Track:
+    def renew(self, track: AnyTrack) -> Track:
         """The belief where training data end; see `AbstractTracker.renew`."""
         state = self.beliefs.unpack(jnp.asarray(np.asarray(track)[: self.beliefs.size]))
         return self._begin(self._tracker.renew(state))
@@ -110,14 +111,24 @@ class Program:
         inputs[-1:].view(np.uint32)[0] = number
         return inputs
 
-    def scan(self, track: Track, inputs: np.ndarray) -> np.ndarray:
+    def step(self, track: AnyTrack, inputs: np.ndarray) -> Track:
+        """The track after a step.
+
+        Args:
+            track: before it.
+            inputs: from `inputs`.
+        """
+        after: Track = self._run(self.place(track), inputs)
+        return after
+
+    def scan(self, track: AnyTrack, inputs: np.ndarray) -> np.ndarray:
         """The tracks [N, n] after each of N steps.
 
         Args:
             track: before them.
             inputs: [N, 2 F + 3], from `inputs`.
         """
-        return np.asarray(self._scan(track, inputs))
+        return np.asarray(self._scan(self.place(track), inputs))
 
     def scores(
         self, tracks: Sequence[AnyTrack], labels: Sequence[float], most: int
@@ -130,7 +141,8 @@ class Program:
         # Filled up, so that one compiled program serves any number.
         rows = [*tracks, *[tracks[-1]] * (most - count)]
         values = (np.array([*labels, *[labels[-1]] * (most - count)]) - loc) / scale
-        found = np.asarray(self._many_scores(np.stack(rows), values.astype(np.float32)))[:count]
+        stacked = jax.device_put(np.stack([np.asarray(row) for row in rows]), live_device())
+        found = np.asarray(self._many_scores(stacked, values.astype(np.float32)))[:count]
         return [(pit, log_prob - math.log(scale)) for pit, log_prob in found.tolist()]
 
     def report(self, track: AnyTrack) -> np.ndarray:
@@ -141,7 +153,8 @@ class Program:
     def score(self, track: AnyTrack, y: float) -> tuple[float, float]:
         """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
         loc, scale = self.units
-        pit, log_prob = np.asarray(self._scores(track, np.float32((y - loc) / scale))).tolist()
+        found = self._scores(self.place(track), np.float32((y - loc) / scale))
+        pit, log_prob = np.asarray(found).tolist()
         return pit, log_prob - math.log(scale)
 
     def _begin(self, state: State) -> Track:
@@ -161,9 +174,9 @@ class Program:
             raise ValueError(f"{belief.size} and {said.size} words, not {self.beliefs.size} and {size}")
         return self.place(np.concatenate([belief, said]).astype(np.float32, copy=False))
 
-    def place(self, track: np.ndarray | Array) -> Track:
-        """The track on the live filters' device: all later tracks are where the first one is."""
-        return jax.device_put(track, live_device())
+    def place(self, track: AnyTrack) -> Track:
+        """The track on the live filters' device, where all that a step leaves behind already is."""
+        return jax.device_put(track, live_device()) if isinstance(track, np.ndarray) else track
 
     def run(self, track: Track, inputs: Float[Array, " inputs"]) -> tuple[Predictive, State]:
         """Forecast and state after the due label and the new features: update, advance, predict."""

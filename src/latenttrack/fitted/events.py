@@ -9,12 +9,15 @@ One line in, one line out. NaN does not exist in JSON: what is not known is null
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from latenttrack.data.matching import short, shown
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.answers import Observed, Prediction
+from latenttrack.filtering.batch import Events, run_piece
 from latenttrack.fitted.stream import Stream
 
 LONGEST_LINE = 2**20  # bytes
@@ -31,16 +34,61 @@ def answer(stream: Stream, line: bytes) -> dict[str, Any]:
         if "y" not in event:
             raise LatentTrackError('the line has neither "x" (an event) nor "y" (a label): give one of them.')
         return {**_given(id, time), **_observed(stream.observe(event["y"], time=time, id=id))}
-    x = event["x"]
-    if not isinstance(x, Mapping):
-        raise LatentTrackError(f'"x" is {shown(x)}: give an object of measurements by name.')
-    label = stream.feed.label(event["y"]) if event.get("y") is not None else None
+    x, label = _event(stream, event)
     prediction = stream.predict(x, time=time, id=id)
     said = _predicted(prediction)
     if label is not None:
         # Only now: the prediction is made.
         said["flags"] += stream.observe(label, time=prediction.time).flags
     return said
+
+
+def answer_many(stream: Stream, lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    """What it says to `PIECE` lines, in one compiled pass, with the numbers of line by line.
+
+    Returns:
+        An answer for each; None, and no change, if one of them is not an ordinary event with its time.
+    """
+    rows, times, labels, ids = [], [], [], []
+    try:
+        for line in lines:
+            event = _parse(line)
+            if "x" not in event or event.get("time") is None:
+                return None
+            _check_id(event.get("id"))
+            x, label = _event(stream, event)
+            rows.append(stream.feed.row(x))
+            times.append(stream.feed.time(event["time"]))
+            labels.append(math.nan if label is None else label)
+            ids.append(event.get("id"))
+    except LatentTrackError:
+        return None  # and said when its turn comes
+    events = Events(
+        np.array(times),
+        np.array([row for row, _, _ in rows]),
+        np.array(labels),
+        np.array([source for _, source, _ in rows]),
+        [flags for _, _, flags in rows],
+        ids,
+    )
+    # Labels that are a measurement, and come a second time under a name of their own, take their turns.
+    both = stream.feed.source is not None and not np.isnan(events.label).all()
+    answers = None if both else run_piece(stream, events)
+    if answers is None:
+        return None
+    said = [_predicted(prediction) for prediction, _ in answers]
+    if stream.feed.source is None:
+        for one, (_, observed) in zip(said, answers, strict=True):
+            one["flags"] += observed.flags
+    return said
+
+
+def _event(stream: Stream, event: Mapping[str, Any]) -> tuple[Mapping[str, Any], float | None]:
+    """Measurements by name, and the label if the event brings it."""
+    x = event["x"]
+    if not isinstance(x, Mapping):
+        raise LatentTrackError(f'"x" is {shown(x)}: give an object of measurements by name.')
+    return x, stream.feed.label(event["y"]) if event.get("y") is not None else None
 
 
 def _parse(line: bytes) -> dict[str, Any]:

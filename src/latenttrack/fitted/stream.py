@@ -215,7 +215,9 @@ def _events(live: Stream, table: Table, time: str | None) -> Events:
 
     row = np.array([numbers(name) for name in feed.inputs]).reshape(len(feed.inputs), count).T
     label = numbers(None if feed.source is not None else feed.target)
-    return Events(np.array(stamps, np.int64 if feed.clock else float), row, label, numbers(feed.source))
+    flags = [[f"missing:{feed.inputs[c]}" for c in np.flatnonzero(void).tolist()] for void in np.isnan(row)]
+    times = np.array(stamps, np.int64 if feed.clock else float)
+    return Events(times, row, label, numbers(feed.source), flags, [None] * count)
 
 
 def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:
