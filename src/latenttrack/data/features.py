@@ -17,6 +17,7 @@ from latenttrack.data.known_label import (
 )
 from latenttrack.data.lag_choices import label_lags, lag_pairs, position
 from latenttrack.data.profile import Profile
+from latenttrack.data.row_checks import check_row, check_series, check_time
 from latenttrack.data.series import Series
 from latenttrack.data.stages import (
     Bend,
@@ -156,9 +157,9 @@ class Pipeline:
         Returns:
             The series with [N, F'] features and, if labels are standardised, with `y_loc` and `y_scale` set.
         """
-        self._check(series)
+        check_series(series, self.inputs, self.clock)
         if history is not None:
-            self._check(history)
+            check_series(history, self.inputs, self.clock)
             if history.keys != series.keys:
                 raise LatentTrackError(
                     f"history has keys {history.keys} and the series has {series.keys}: give the same."
@@ -178,7 +179,7 @@ class Pipeline:
 
     def memory(self, series: Series) -> PipelineState:
         """The memory after the rows of a series: `step` goes on from there."""
-        self._check(series)
+        check_series(series, self.inputs, self.clock)
         state = self.start()
         for k in np.unique(series.key).tolist():
             here = series.key == k
@@ -210,18 +211,8 @@ class Pipeline:
         Returns:
             ([F'] features, new state).
         """
-        x = np.asarray(row, np.float64)
-        if x.shape != (len(self.inputs),):
-            raise LatentTrackError(
-                f"the row has shape {x.shape} and the pipeline takes shape ({len(self.inputs)},): "
-                f"give one value for each of {', '.join(self.inputs)}."
-            )
-        if np.isinf(x).any():
-            culprit = self.inputs[int(np.flatnonzero(np.isinf(x))[0])]
-            raise LatentTrackError(f"column {culprit!r} of the row is infinite: give NaN if it is missing.")
-        if self.labels and math.isinf(label):
-            raise LatentTrackError(f"the label is {label}: give NaN if it is missing.")
-        _check_time(time, self.clock)
+        x = check_row(row, self.inputs, label if self.labels else 0.0)
+        check_time(time, self.clock)
         ticks = int(np.asarray(time, "datetime64[ns]").astype(np.int64)) if self.clock else float(time)
         return self.follow(state, ticks, x, key, label)
 
@@ -335,20 +326,6 @@ class Pipeline:
     def _then(self, stage: Stage) -> "Pipeline":
         return replace(self, stages=(*self.stages, stage))
 
-    def _check(self, series: Series) -> None:
-        if series.names != self.inputs:
-            missing = [n for n in self.inputs if n not in series.names]
-            extra = [n for n in series.names if n not in self.inputs]
-            raise LatentTrackError(
-                f"the series has other columns than the pipeline was fitted on (missing {missing}, "
-                f"unexpected {extra}): give {', '.join(self.inputs)} in this order."
-            )
-        if series.has_clock != self.clock:
-            given = "dates and times" if series.has_clock else "step numbers"
-            raise LatentTrackError(
-                f"the series has {given} as time, unlike the one the pipeline was fitted on."
-            )
-
     def _rows(self, series: Series, history: Series | None = None) -> np.ndarray:
         """Transform stream by stream, [N, F] -> [N, F']."""
         parts = []
@@ -402,12 +379,6 @@ def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Seri
     past, future = series.split(fraction)
     pipeline = Pipeline.fit(forget_unknown(past), **choices)
     return pipeline.transform(past), pipeline.transform(future, history=past), pipeline
-
-
-def _check_time(time: np.datetime64 | float, clock: bool) -> None:
-    if isinstance(time, np.datetime64) != clock or np.isnan(time):
-        wants = "numpy.datetime64" if clock else "the number of the step"
-        raise LatentTrackError(f"time is {time!r}: this pipeline was fitted on a stream that wants {wants}.")
 
 
 def _lists(value: Any) -> Any:
