@@ -6,7 +6,9 @@ carry less Monte-Carlo noise than as many independent draws, and no random numbe
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import equinox as eqx
 import jax
@@ -14,14 +16,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from latenttrack.data.matching import choose
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import Constant
 
 _MOST_POINTS = 2**24  # numbers
+_void = ContextVar("void", default=False)
+
+
+@contextmanager
+def void_points() -> Iterator[None]:
+    """Within it `Sobol` points are zeros: a model whose points are in its file need not draw them first."""
+    token = _void.set(True)
+    try:
+        yield
+    finally:
+        _void.reset(token)
 
 
 class AbstractDraws(eqx.Module):
@@ -74,12 +85,8 @@ class Sobol(AbstractDraws):
     def __init__(self, count: int, dim: int, seed: int = 0):
         if count * dim > _MOST_POINTS:
             raise LatentTrackError(f"K is {count}, with {dim} numbers a draw: give a smaller K.")
-        # A power of two keeps the set balanced; its first `count` points are used.
-        uniform = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed)).random_base2(
-            max(count - 1, 0).bit_length()
-        )[:count]
-        inside = np.clip(uniform, 1e-7, 1.0 - 1e-7)
-        self.points = Constant(jnp.asarray(ndtri(inside), jnp.float32))
+        points = np.zeros((count, dim)) if _void.get() else _normal_points(count, dim, seed)
+        self.points = Constant(jnp.asarray(points, jnp.float32))
 
     def __call__(self, key: PRNGKeyArray) -> Float[Array, "K dim"]:
         """The same points whatever the key."""
@@ -88,7 +95,21 @@ class Sobol(AbstractDraws):
 
     def below(self, key: PRNGKeyArray, p: float) -> Bool[Array, "K dim"]:
         """The points, compared with the quantile."""
+        from scipy.special import ndtri
+
         return self(key) < float(ndtri(p))
+
+
+def _normal_points(count: int, dim: int, seed: int) -> Float[np.ndarray, "K dim"]:
+    from scipy.special import ndtri
+    from scipy.stats import qmc  # here, because it takes as long to import as all the rest
+
+    # A power of two keeps the set balanced; its first `count` points are used.
+    uniform = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed)).random_base2(
+        max(count - 1, 0).bit_length()
+    )[:count]
+    points: np.ndarray = ndtri(np.clip(uniform, 1e-7, 1.0 - 1e-7))
+    return points
 
 
 def make_draws(kind: str, count: int, dim: int) -> AbstractDraws:

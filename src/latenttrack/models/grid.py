@@ -2,14 +2,13 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from latenttrack.models.ladder import SPACING, Spacing, cell_integrals, lay_nodes
 from latenttrack.models.predictive import Predictive
-from latenttrack.models.warped import Warped
+from latenttrack.models.warped import Warped, lift
 
 
 class Grid(NamedTuple):
@@ -44,6 +43,5 @@ def warp_grid(base: Predictive, grid: Grid) -> tuple[Grid, Float[Array, " nodes"
     """The grid of a mixture with the F and S of `base`, the same mixture, maybe warped; and D = H(F) - F."""
     if not isinstance(base, Warped):
         return grid, jnp.zeros_like(grid.F)
-    mirrored = eqx.tree_at(lambda warped: warped.knots, base, 1.0 - base.knots[::-1])
-    F, S = base.warp(grid.F), mirrored.warp(grid.S)
-    return grid._replace(F=F, S=S), jnp.where(grid.F < 0.5, F - grid.F, grid.S - S)
+    F, S, D = lift(grid.F, grid.S, base.knots)
+    return grid._replace(F=F, S=S), D

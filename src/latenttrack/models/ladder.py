@@ -34,6 +34,7 @@ class Ladder(NamedTuple):
     step: Float[Array, " n"]  # du: the sum of f(u) step is the integral of f
     p: Float[Array, " n"]  # density
     F: Float[Array, " n"]  # P(U <= u), from 0 to 1
+    S: Float[Array, " n"]  # P(U > u), from 1 to 0; 1 - F would be all rounding in the upper tail
 
 
 def lay_ladder(
@@ -50,12 +51,14 @@ def lay_ladder(
     """
     place, slope = lay_nodes(SPACING)
     p = densities(mean + sd * place)
-    climb = running_sum(cell_integrals(jnp.asarray(slope) * p))
-    # Nothing at all if every component is too narrow: then F is 0 up to the last node.
-    F = jnp.pad(climb / jnp.maximum(climb[-1], jnp.finfo(p.dtype).tiny), (1, 0))
+    rise = cell_integrals(jnp.asarray(slope) * p)
+    climb, fall = running_sum(rise), running_sum(rise[::-1])[::-1]
+    # Nothing at all if every component is too narrow: then F and S are 0.
+    whole = jnp.maximum(climb[-1], jnp.finfo(p.dtype).tiny)
     inner = slice(1, -1)
     away = sd * place[inner]
-    return Ladder(mean + away, away, sd * slope[inner], p[inner], F)
+    F, S = jnp.pad(climb / whole, (1, 0)), jnp.pad(fall / whole, (0, 1))
+    return Ladder(mean + away, away, sd * slope[inner], p[inner], F, S)
 
 
 def cell_integrals(mass: Float[Array, " nodes"]) -> Float[Array, " cells"]:

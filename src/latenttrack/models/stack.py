@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from latenttrack.models.base import AbstractTracker, partition
+from latenttrack.models.draws import void_points
 
 # Drawing initial weights takes far longer to optimise than to run.
 _RUNS_ONCE = {"xla_backend_optimization_level": 0}
@@ -48,7 +49,8 @@ def stack_shape(build: Callable[[Array], AbstractTracker], count: int) -> Stack:
     """The stack that `build_stack` would give, with shapes in place of arrays: nothing is computed."""
     keys = jax.random.split(jax.random.key(0), count)
     draw: Callable[[Array], PyTree[Array]] = jax.vmap(lambda key: eqx.filter(build(key), eqx.is_array))
-    return eqx.filter_eval_shape(lambda keys: _assemble(build, keys, draw(keys)), keys)
+    with void_points():
+        return eqx.filter_eval_shape(lambda keys: _assemble(build, keys, draw(keys)), keys)
 
 
 def _assemble(build: Callable[[Array], AbstractTracker], keys: Array, arrays: PyTree[Array]) -> Stack:

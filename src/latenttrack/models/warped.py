@@ -104,10 +104,21 @@ class Warped(Predictive):
 
 
 def _shift(mixture: Predictive, knots: Float[Array, " edges"]) -> Float[Array, "2"]:
-    """Int D du and int (u - E) D du. F is that of the ladder; D is 0 at both its ends."""
+    """Int D du and int (u - E) D du over the ladder; D is 0 at both its ends."""
     ladder = mixture.ladder()
-    D = ladder.step * (_piecewise(ladder.F, knots) - ladder.F)
+    D = ladder.step * lift(ladder.F, ladder.S, knots)[2]
     return jnp.stack([jnp.ones_like(D), ladder.away]) @ D
+
+
+def lift(
+    F: Float[Array, " n"], S: Float[Array, " n"], knots: Float[Array, " edges"]
+) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, " n"]]:
+    """H(F), 1 - H(1 - S) and D = H(F) - F, each from the smaller of F and S = 1 - F.
+
+    In the tails, which the moments weigh by their distance, the rounding of the larger one would be all.
+    """
+    up, down = _piecewise(F, knots), _piecewise(S, 1.0 - knots[::-1])
+    return up, down, jnp.where(F < 0.5, up - F, S - down)
 
 
 def _piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Float[Array, "*shape"]:
