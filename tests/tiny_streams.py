@@ -28,9 +28,10 @@ def make_raw(n=160, delay=3, seed=0):
     )
 
 
-def make_model(raw, **settings):
+def make_model(raw, *, elapsed=False, **settings):
     """Untrained: what a stream says does not depend on how good it is."""
-    prepared, _, pipeline = lt.prepare(raw, 0.6, labels=True, lags={"known_label": [1, 5]}, clip=6.0)
+    choices = {"labels": True, "lags": {"known_label": [1, 5]}, "clip": 6.0, "elapsed": elapsed}
+    prepared, _, pipeline = lt.prepare(raw, 0.6, **choices)
     task, name = Task.of(prepared), "latent-track"
     settings = {**SMALL, **settings}
     stack = build_stack(

@@ -32,6 +32,7 @@ CHOICES = {
         "calendar": {"day": 4, "week": 2, "year": 1},
         "clip": 2.0,
         "profile": 168,
+        "elapsed": True,
     },
     "lags of all": {"lags": (1, 5), "missing": False, "calendar": {}, "target": False},
     "raw": {"standardise": False, "missing": False, "lags": (2,)},
@@ -248,6 +249,22 @@ def test_a_profile_is_the_mean_of_the_labels_at_that_step_of_the_season(clock, b
     mean = np.array([np.nanmean(label[step == i]) for i in range(24)])
     np.testing.assert_allclose(got.x[:, -2], mean[step], rtol=1e-12)
     np.testing.assert_allclose(got.x[:, -1], mean[step] - mean[step - 3], atol=1e-12)
+
+
+@pytest.mark.parametrize("clock", [True, False])
+def test_elapsed_time_is_the_logarithm_of_that_and_the_usual_step(clock):
+    series = stream(clock=clock)
+    hours = np.cumsum(np.random.default_rng(0).choice([1.0, 1.0, 1.0, 2.5], 400))
+    hours = np.concatenate([hours, hours])
+    start = np.datetime64("2020-02-03T01:20", "ns")
+    time = start + (hours * 3600e9).astype(np.int64).astype("timedelta64[ns]") if clock else hours
+    series = replace(series, time=time)
+    got = Pipeline.fit(series, elapsed=True, missing=False, standardise=False, calendar={}).transform(series)
+    unit = 3600.0 if clock else 1.0
+    expected = np.log(unit * (np.diff(hours[:400]) + 1.0))
+    assert got.names == ("a", "b", "c", "time_diff1")
+    assert np.isnan(got.x[[0, 400], -1]).all()
+    np.testing.assert_allclose(got.x[1:400, -1], expected, rtol=1e-6)
 
 
 def test_a_profile_of_steps_without_labels_is_the_mean_of_all():

@@ -71,6 +71,22 @@ def send(stream, raw, order, labels_at):
     return found
 
 
+def test_an_irregular_stream_knows_how_long_it_took(raw):
+    """Every row is a step, and the time since the one before is an input: offline and live alike."""
+    minutes = np.cumsum(np.random.default_rng(3).integers(1, 600, len(raw)))
+    irregular = dataclasses.replace(raw, time=raw.time[0] + minutes * np.timedelta64(60, "s"))
+    model = make_model(irregular, elapsed=True)
+    assert model.feed.interval is None
+    _, found = live(model, irregular)
+    np.testing.assert_allclose(means(found), offline(model, irregular).mean[0], rtol=1e-4, atol=1e-4)
+    stream, _ = live(model, irregular, range(100))
+    soon, late = (
+        stream.copy().predict(raw.x[100], time=irregular.time[99] + minutes * np.timedelta64(60, "s"))
+        for minutes in (1, 5000)
+    )
+    assert soon.mean != late.mean
+
+
 def test_labels_in_any_order_end_in_the_same_belief(model, raw):
     """In time, early, late and shuffled: once all are there, the next forecast is the same."""
     model, rng = without_source(model), np.random.default_rng(1)

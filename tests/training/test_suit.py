@@ -238,3 +238,17 @@ def test_a_mean_season_is_judged_without_the_labels_it_is_judged_by():
     plain = suit(series)
     gain = _judge(plain, series, None, 24) - _judge(plain, series)
     assert gain.mean() < 0.0
+
+
+def test_on_an_irregular_stream_the_elapsed_time_is_an_input():
+    hours = np.cumsum(np.random.default_rng(0).exponential(size=500) * 3600e9).astype(np.int64)
+    time = np.datetime64("2020-01-01", "ns") + hours.astype("timedelta64[ns]")
+    series = stream(np.random.default_rng(1).normal(size=500).cumsum(), time=time)
+    suited = suit(series)
+    assert suited.words[-1] == "input: the time since the row before, as rows are not evenly spaced"
+    assert "time_diff1" in suited.prepare(series)[0].names
+    gaps = np.delete(np.arange(500), [100, 101, 300])  # rows are missing, but all lie on the hour
+    assert (
+        "elapsed"
+        not in suit(stream(np.random.default_rng(1).normal(size=500).cumsum()).select(gaps)).features
+    )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latenttrack.data.cycles import usual_cycles, usual_step
+from latenttrack.data.cycles import is_irregular, usual_cycles, usual_step
 from latenttrack.data.features import Pipeline
 from latenttrack.data.known_label import KNOWN_LABEL, can_be_known, forget_unknown
 from latenttrack.data.periods import find_periods
@@ -52,8 +52,8 @@ def choose_inputs(train: Series) -> Inputs:
     choices: dict[str, Any] = {"labels": True, "missing": False, "standardise": False, "calendar": {}}
     kept = Pipeline.fit(train, differences=changes_of_label, **choices).names
     others = kept[: kept.index(KNOWN_LABEL)]
-    season = _longest(train, periods)
-    taken = 1 + len(lags) + 2 * sum(calendar.values()) + len(others) + (0 if season is None else 2)
+    season, elapsed = _longest(train, periods), is_irregular(train)
+    taken = 1 + len(lags) + 2 * sum(calendar.values()) + len(others) + (0 if season is None else 2) + elapsed
     room = _MOST_INPUTS - taken
     plain = Pipeline.fit(train, **choices).transform(train)
     flags = _often_missing(plain, (*others, KNOWN_LABEL))[: max(room, 1)]
@@ -65,8 +65,10 @@ def choose_inputs(train: Series) -> Inputs:
         "calendar": calendar,
         "clip": 6.0,
         "missing": flags,
+        **({"elapsed": True} if elapsed else {}),
     }
     words = _words(train, periods, calendar, train.delay + max(lags))
+    words += ("input: the time since the row before, as rows are not evenly spaced",) * elapsed
     return Inputs(train.period, features, season, words)
 
 

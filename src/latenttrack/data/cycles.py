@@ -24,6 +24,23 @@ def usual_step(train: Series) -> float:
     return _span(train)[1]
 
 
+def grid_step(series: Series) -> int | None:
+    """The step of the grid on which all rows of all streams lie, in nanoseconds; None if there is none."""
+    if not series.has_clock:
+        return None
+    steps = np.diff(series.time.astype(np.int64))[np.diff(series.key) == 0]
+    if len(steps) == 0:
+        return None
+    values, counts = np.unique(steps, return_counts=True)
+    usual = int(values[np.argmax(counts)])
+    return usual if not np.any(steps % usual) else None
+
+
+def is_irregular(series: Series) -> bool:
+    """Whether it has a clock, and its rows lie on no grid."""
+    return series.has_clock and usual_step(series) > 0 and grid_step(series) is None
+
+
 def chosen_cycles(calendar: Mapping[str, int] | None, train: Series) -> tuple[tuple[str, int, int], ...]:
     """The cycles of a `Calendar` stage: (name, length, harmonics) of those asked for, or of the usual ones.
 

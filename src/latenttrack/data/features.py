@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from latenttrack.data.cycles import chosen_cycles
+from latenttrack.data.cycles import chosen_cycles, usual_step
 from latenttrack.data.known_label import (
     KNOWN_LABEL,
     check_labels,
@@ -28,6 +28,8 @@ from latenttrack.data.stages import (
     Sentinels,
     Stage,
     Standardise,
+    Ticks,
+    elapsed_stages,
 )
 from latenttrack.errors import LatentTrackError
 
@@ -37,6 +39,7 @@ _KINDS: dict[str, Callable[..., Stage]] = {
     "sentinels": Sentinels,
     "missing": MissingIndicator,
     "lags": Lags,
+    "ticks": Ticks,
     "profile": Profile,
     "standardise": Standardise,
     "calendar": Calendar,
@@ -72,6 +75,7 @@ class Pipeline:
         missing: bool | Sequence[str] = True,
         lags: Sequence[int] | Mapping[str, Sequence[int]] = (),
         differences: Sequence[int] | Mapping[str, Sequence[int]] = (),
+        elapsed: bool = False,
         profile: int | None = None,
         calendar: Mapping[str, int] | None = None,
         standardise: bool = True,
@@ -91,6 +95,7 @@ class Pipeline:
                 named.
             lags: steps back, for all columns, or for each column named.
             differences: the same, for the change since then instead of the value then.
+            elapsed: make the logarithm of the time since the row before an input: for irregular streams.
             profile: steps of the season whose mean course is an input, with its change since the step whose
                 label is due; None for none.
             calendar: number of harmonics for each of "day", "week", "year" (with a clock) or "season"
@@ -121,6 +126,9 @@ class Pipeline:
             pairs = lag_pairs(choice, columns, train)
             if pairs:
                 pipeline = pipeline._then(Lags(pairs, difference))
+        if elapsed:
+            stages = elapsed_stages(len(pipeline.names), usual_step(train), train.has_clock)
+            pipeline = replace(pipeline, stages=(*pipeline.stages, *stages))
         if profile is not None:
             pipeline = pipeline._then(Profile.fit(train, profile, bend))
         if standardise:

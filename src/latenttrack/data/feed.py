@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from latenttrack.data.cycles import grid_step
 from latenttrack.data.matching import short, shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
@@ -79,7 +80,7 @@ class Feed:
             series.source if series.horizon > 0 else None,
             int(series.horizon),
             series.has_clock,
-            _interval(series),
+            grid_step(series),
             series.sentinels,
             tuple(plausible(column) for column in series.x.T),
             plausible(series.y),
@@ -249,15 +250,3 @@ def _infinite(limits: Any) -> Any:
         return tuple(_infinite(pair) for pair in limits)
     ends = (-math.inf, math.inf)
     return tuple(end if v is None else v for v, end in zip(limits, ends, strict=True)) if limits else ()
-
-
-def _interval(series: Series) -> int | None:
-    """The step of the grid on which all rows of all streams lie, in nanoseconds; None if there is none."""
-    if not series.has_clock:
-        return None
-    differences = np.diff(series.time.astype(np.int64))[np.diff(series.key) == 0]
-    if len(differences) == 0:
-        return None
-    values, counts = np.unique(differences, return_counts=True)
-    interval = int(values[np.argmax(counts)])
-    return interval if not np.any(differences % interval) else None

@@ -213,6 +213,24 @@ class Lags(Stage):
 
 
 @dataclass(frozen=True)
+class Ticks(Stage):
+    """Append the time itself: seconds since 1970 with a clock, else the step number."""
+
+    def names(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """See `Stage`."""
+        return (*inputs, "time")
+
+    def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        seconds = time.astype(np.int64) / _SECOND if time.dtype.kind == "M" else time
+        return np.column_stack([x, seconds])
+
+    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+        """See `Stage`."""
+        return np.append(row, float(ticks) / _SECOND if isinstance(ticks, int) else ticks)
+
+
+@dataclass(frozen=True)
 class Standardise(Stage):
     """Centre and scale each column with the training part's numbers; missing becomes 0, the training mean.
 
@@ -325,6 +343,23 @@ class Calendar(Stage):
                 angle = 2 * math.pi * (k + 1) * phase
                 waves += (math.sin(angle), math.cos(angle))
         return np.concatenate([row, waves])
+
+
+def elapsed_stages(columns: int, step: float, clock: bool) -> tuple[Stage, ...]:
+    """Append log(e + s), e being the time since the row before and s the usual one.
+
+    Args:
+        columns: how many there are before.
+        step: s, in nanoseconds with a clock, else in steps.
+        clock: whether there is one.
+    """
+    usual = step / _SECOND if clock else step
+    return (
+        Ticks(),
+        Lags(((columns, 1),), True),
+        Keep((*range(columns), columns + 1)),
+        Bend(columns, "log", 0.0, usual if usual > 0 else 1.0),
+    )
 
 
 def _moments(values: np.ndarray) -> tuple[float, float]:
