@@ -33,7 +33,7 @@ MODELS = {
     "last-label": "repeats the last label",
 }
 CONTROL = "lt-deterministic"
-# What was aimed at before the test part was looked at; on every track those of EVERYWHERE besides.
+# Set beforehand, near what a prototype had reached on the same test parts.
 AIMS: dict[str, dict[str, float]] = {
     "paper-clean": {"nll_mean": 0.755, "crps_mean": 0.318, "mse_mean": 0.425, "pit_ks": 0.010},
     "next-hour": {"nll_mean": 0.712, "crps_mean": 0.306, "mse_mean": 0.400, "pit_ks": 0.010},

@@ -1,4 +1,4 @@
-"""`latenttrack demo`: every model on an embedded stream, one table and a few figures."""
+"""`latenttrack demo`: thirteen models on an embedded stream, one table and a few figures."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ _LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1}
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True)
 def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None:
-    """Train every model on an embedded stream and compare them online.
+    """Train thirteen models on an embedded stream and compare them online.
 
     The newest 30 % of the stream is predicted step by step, each label revealed only when it is due. Prints
     one table, and writes figures and the LatentTrack model files to the output folder.

@@ -12,7 +12,10 @@ from latenttrack.errors import LatentTrackError
 
 # Name -> (module:attribute, what `latenttrack --help` says). A module is imported only to run its command.
 COMMANDS = {
-    "demo": ("latenttrack.cli.demo:demo", "Train every model on an embedded stream and compare them online."),
+    "demo": (
+        "latenttrack.cli.demo:demo",
+        "Train thirteen models on an embedded stream and compare them.",
+    ),
     "fit": (
         "latenttrack.cli.fit:fit",
         "Fit a model to your own file and say what it is worth.",

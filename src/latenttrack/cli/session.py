@@ -1,4 +1,4 @@
-"""One run of `latenttrack stream`: lines answered one by one, and snapshots from which it can go on."""
+"""One run of `latenttrack stream`: lines one by one, or many that wait already at once; snapshots."""
 
 import hashlib
 import json

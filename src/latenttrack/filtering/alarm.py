@@ -31,7 +31,7 @@ import numpy as np
 
 from latenttrack.errors import LatentTrackError
 
-PERIOD = 10_000  # steps between false alarms, at least, on average
+PERIOD = 10_000  # labels between false alarms, at least, on average
 _TILT = (0.3, 0.8)
 
 

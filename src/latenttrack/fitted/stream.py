@@ -44,6 +44,7 @@ class Stream(LiveFilter):
 
     Attributes:
         choices: policy of the gate, buffer and alarm.
+        counts: events, labels, too-late, unmatched, held, gaps and drift so far.
         extra: JSON-safe fields of the user's own, kept in snapshots.
     """
 

@@ -124,7 +124,7 @@ def choose_settings(
     notes: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Choices:
-    """Choose anchor, number of updates, dropout and recalibration of a network.
+    """Choose anchor, size, number of updates, dropout and recalibration of a network.
 
     Args:
         name: a model with LatentTrack's memory: "latent-track", "lt-deterministic", "gru".
@@ -132,7 +132,7 @@ def choose_settings(
         train_part: the training part, prepared by `suited`.
         seed: of the trials.
         budget: updates of all trials together; what it leaves no room for is not tried.
-        setup: anchor, dropout and updates, if they are known already: then there are no trials.
+        setup: anchor, size, dropout and updates, if they are known already: then there are no trials.
         notes: a file that keeps the trials' results, so that an interrupted search goes on from there.
         progress: called after every epoch of every trial.
     """

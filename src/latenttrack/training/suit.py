@@ -21,7 +21,7 @@ from latenttrack.training.tuning import settle
 
 TAIL = 0.15  # newest share of the training part on which choices are judged
 _SKEWED = 0.5  # skewness from which on a transform is tried
-_GAIN = 0.02  # nats by which a stronger transform must be better than a milder one
+_GAIN = 0.02  # nats by which a transform, or the mean season, must be better than without
 _JUDGE = "rls-t"  # it is quick, and what suits its residuals suits a network's
 _WORST = -1e6  # the score of a forecast that is not a number
 _FEWEST = 10  # known labels in the newest part, to judge by
