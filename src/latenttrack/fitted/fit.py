@@ -99,7 +99,7 @@ def fit_chosen(
         series: the training part as it was loaded, not prepared.
         suited: inputs and transform, if they are known already.
         budget: updates that may be spent on trials.
-        like: a model that `fit_chosen` gave, whose anchor, size, dropout and updates take the place of trials.
+        like: a model of `fit_chosen`, whose anchor, size, dropout and updates take the place of trials.
         seeds: how many initialisations to train, or their numbers.
         seed: of everything random.
         checkpoint: a file to save to after each epoch and to resume from; trials are noted beside it, in a
