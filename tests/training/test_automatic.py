@@ -136,13 +136,14 @@ def test_an_interrupted_search_goes_on(suited, stream, quick, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        choose_settings("latent-track", suited, prepared, notes=notes, progress=stop_after_two)
+        choose_settings("latent-track", suited, prepared, budget=16, notes=notes, progress=stop_after_two)
     assert len(json.loads(notes.read_bytes())["trials"]) == 2
     again = []
     resumed = choose_settings(
-        "latent-track", suited, prepared, notes=notes, progress=lambda p: again.append(p.stage)
+        "latent-track", suited, prepared, budget=16, notes=notes, progress=lambda p: again.append(p.stage)
     )
-    whole = choose_settings("latent-track", suited, prepared)
+    whole = choose_settings("latent-track", suited, prepared, budget=16)
+    assert len(whole.trials) >= 4
     assert resumed.setup == whole.setup
     assert [trial.nll for trial in resumed.trials] == [trial.nll for trial in whole.trials]
     # The winner is trained once more if it was tried before the interruption: its weights were lost.
