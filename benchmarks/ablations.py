@@ -70,8 +70,8 @@ _WITH = {
 _OWN = {"head": "student-t", "skip": True, "prompt": True, "encoder_size": 32}
 _UNKNOWN = {
     "lt-structured": (),
-    "lt-deterministic": ("train_K",),
-    "gru": ("train_K", "features", "predictor", "generator_gain"),
+    "lt-deterministic": ("train_K", "K"),
+    "gru": ("train_K", "K", "features", "predictor", "generator_gain", "pool"),
 }
 
 
