@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-# A network on one of them, a reference, which takes seconds, on the other.
+# A reference, which has nothing to train: a network goes the same way in the test of the guide.
 RUNS = {
-    "etth1": ("etth1.csv.gz", ["--target", "OT", "--time", "date", "--seeds", "1", "--budget", "0"]),
+    "etth1": ("etth1.csv.gz", ["--target", "OT", "--time", "date", "--model", "rls-t"]),
     "bike": ("bike_hour.csv.gz", ["--target", "cnt", "--time", "dteday", "--model", "rls-t"]),
 }
 
