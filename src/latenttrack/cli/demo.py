@@ -51,7 +51,7 @@ _LATENT_TRACK = {"skip": True, "summary_dropout": 0.3, "hidden_dropout": 0.1}
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True)
 def demo(stream: str, models: str | None, epochs: int | None, out: Path) -> None:
-    """Train thirteen models on an embedded stream and compare them online.
+    """Train thirteen models on an embedded stream and compare them.
 
     The newest 30 % of the stream is predicted step by step, each label revealed only when it is due. Prints
     one table, and writes figures and the LatentTrack model files to the output folder.
