@@ -9,6 +9,7 @@ from latenttrack.data.series import Series
 from latenttrack.data.stages import CYCLES
 from latenttrack.errors import LatentTrackError
 
+_OFTEN = 0.01  # of the steps
 # Harmonics by default, each only where the training part spans its cycle twice.
 _USUAL = {"day": 2, "week": 1, "year": 1, "season": 2}
 
@@ -26,19 +27,26 @@ def usual_step(train: Series) -> float:
 
 def grid_step(series: Series) -> int | None:
     """The step of the grid on which all rows of all streams lie, in nanoseconds; None if there is none."""
-    if not series.has_clock:
-        return None
-    steps = np.diff(series.time.astype(np.int64))[np.diff(series.key) == 0]
-    if len(steps) == 0:
-        return None
-    values, counts = np.unique(steps, return_counts=True)
-    usual = int(values[np.argmax(counts)])
-    return usual if not np.any(steps % usual) else None
+    usual, off = _usual_and_off(series)
+    return usual if off == 0.0 else None
 
 
 def is_irregular(series: Series) -> bool:
-    """Whether it has a clock, and its rows lie on no grid."""
-    return series.has_clock and usual_step(series) > 0 and grid_step(series) is None
+    """Whether it has a clock, and so many rows off the grid that the time between them says something."""
+    usual, off = _usual_and_off(series)
+    return usual is not None and off > _OFTEN
+
+
+def _usual_and_off(series: Series) -> tuple[int | None, float]:
+    """The most usual step in nanoseconds, None without any, and the share of steps that are no multiple."""
+    if not series.has_clock:
+        return None, 0.0
+    steps = np.diff(series.time.astype(np.int64))[np.diff(series.key) == 0]
+    if len(steps) == 0:
+        return None, 0.0
+    values, counts = np.unique(steps, return_counts=True)
+    usual = int(values[np.argmax(counts)])
+    return usual, float(np.mean(steps % usual != 0))
 
 
 def chosen_cycles(calendar: Mapping[str, int] | None, train: Series) -> tuple[tuple[str, int, int], ...]:
