@@ -15,7 +15,6 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from latenttrack.evaluation.evaluate import evaluate
 from latenttrack.evaluation.records import summarise
@@ -62,7 +61,7 @@ def main() -> None:
             nll[name] = summarise(evaluate(only(model, member), future, past=past)).nll
         behind = nll["average"] - min(nll[name] for name in names)
         verdict = "within" if behind <= MOST else "NOT WITHIN"
-        shown = ", ".join(f"{name} {np.mean(value):.4f}" for name, value in nll.items())
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in nll.items())
         print(f"{track.name}: {shown}; behind the best by {behind:+.4f}, {verdict} {MOST}", flush=True)
 
 

@@ -65,7 +65,8 @@ def test_fit_stream_forecast(name, tmp_path):
         one["quantiles"]["0.05"] <= float(after[target]) <= one["quantiles"]["0.95"]
         for one, after in zip(said, rows[1:], strict=False)
     ]
-    assert 75 <= sum(inside) <= 99  # of 99; 90 % are promised
+    # Of 99, 90 % are promised: 89, and three standard deviations of independent steps on both sides.
+    assert 80 <= sum(inside) <= 98
     fan = type_in(tmp_path, "forecast", "m.lt", "--steps", "24")
     assert len(fan.splitlines()) == 25
     assert "kind snapshot" in type_in(tmp_path, "inspect", "m.state")

@@ -18,6 +18,16 @@ def network(x):
     return jax.lax.fori_loop(0, 3, lambda _, h: jnp.sin(h) + many.sum(0), hidden)
 
 
+def test_the_mark_reaches_the_compiler_and_stays():
+    """An XLA that ignores it is as right, but slow: to be noticed when the version changes."""
+    options = {"xla_disable_hlo_passes": kernel._WITHOUT}
+    compiled = jax.jit(one_kernel(network), compiler_options=options).lower(jnp.ones(48)).compile().as_text()
+    program = compiled[compiled.index("ENTRY") :]
+    assert "xla_cpu_small_call" in program
+    assert "fusion" not in program
+    assert "dot" not in program
+
+
 def test_one_kernel_says_the_same():
     x = np.linspace(-1.0, 1.0, 48, dtype=np.float32)
     small = compile_small(one_kernel(network))

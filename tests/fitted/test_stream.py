@@ -306,3 +306,23 @@ def test_lines_that_are_not_ordinary_take_their_turns(model, raw, line):
     counts, number = dict(stream.counts), stream.next_number
     assert answer_many(stream, [*lines[20:-1], line]) is None
     assert (stream.counts, stream.next_number) == (counts, number)
+
+
+@pytest.mark.parametrize("number", [1e30, 3.4e38, -1e300])
+def test_numbers_too_large_in_many_lines_are_no_other_than_line_by_line(number):
+    """Nothing is judged: a label that single precision cannot hold reaches the belief, and is taken out."""
+    raw = make_raw(n=3 * PIECE)
+    model = without_source(make_model(raw, **WRAPPED))
+    lines = [
+        json.dumps(
+            {"time": str(raw.time[t]), "x": {"level": raw.x[t, 0]}, "y": raw.y[t] if t % 70 else number}
+        )
+        for t in range(2 * PIECE + 40)
+    ]
+    quick, slow = (model.stream(gate="off") for _ in range(2))
+    said = []
+    for at in range(0, len(lines), PIECE):
+        part = [line.encode() for line in lines[at : at + PIECE]]
+        said += answer_many(quick, part) or [answer(quick, line) for line in part]
+    assert said == [answer(slow, line.encode()) for line in lines]
+    assert all(math.isfinite(one["mean"]) and math.isfinite(one["std"]) for one in said)

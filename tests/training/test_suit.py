@@ -79,7 +79,7 @@ def test_skewed_labels_get_the_transform_that_evens_them_out(labels, kind, word)
 def test_other_labels_are_left_as_they_are(y, monkeypatch):
     """And no transform is even tried."""
 
-    def judge(plain, known, kind=None, season=None):
+    def judge(plain, known, kind, season):
         assert kind is None
         return np.zeros(90)
 
@@ -139,7 +139,7 @@ def test_only_what_is_often_missing_gets_a_flag():
 def test_labels_that_are_not_known_yet_have_no_influence(monkeypatch):
     """The last D - 1 of the training part: neither on choices nor on the pipeline, nor on what is judged."""
 
-    def judge(plain, known, kind=None, season=None):
+    def judge(plain, known, kind, season):
         return np.nan_to_num(known.y) * {None: 0.0, "sqrt": 1.0, "log": 2.0}[kind]
 
     monkeypatch.setattr("latenttrack.training.suit._judge", judge)
@@ -236,7 +236,7 @@ def test_a_mean_season_is_judged_without_the_labels_it_is_judged_by():
     y = np.random.default_rng(1).normal(size=24 * 21)
     series = replace(stream(y), period=24)
     plain = suit(series)
-    gain = _judge(plain, series, None, 24) - _judge(plain, series)
+    gain = _judge(plain, series, None, 24) - _judge(plain, series, None, None)
     assert gain.mean() < 0.0
 
 

@@ -103,7 +103,7 @@ class Lines:
     def ahead(self, count: int) -> list[bytes]:
         """The next lines, still to be read, if so many are there already and none is too long; else none."""
         while self._buffer.count(b"\n") < count:
-            if self._end_of_input or len(self._buffer) > count * self._longest or not self._wait(0.0):
+            if self._end_of_input or len(self._buffer) > self._longest or not self._wait(0.0):
                 return []
             chunk = self._fetch()
             self._buffer += chunk

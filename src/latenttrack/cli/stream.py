@@ -39,7 +39,7 @@ _LONGEST = 2**20 + 1  # bytes of a line that are read: what is longer is refused
     type=click.FloatRange(0),
     default=1.0,
     show_default=True,
-    help="Seconds between two snapshots; 0 after each line, or each 64 that waited.",
+    help="Seconds between two snapshots; 0 after each line, or after those answered at once.",
 )
 @click.option(
     "--gate",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from latenttrack.data.intervals import find_interval
 from latenttrack.data.matching import unknown_name
 from latenttrack.data.series import Series
 from latenttrack.data.stages import CYCLES
@@ -27,26 +28,14 @@ def usual_step(train: Series) -> float:
 
 def grid_step(series: Series) -> int | None:
     """The step of the grid on which all rows of all streams lie, in nanoseconds; None if there is none."""
-    usual, off = _usual_and_off(series)
-    return usual if off == 0.0 else None
+    interval = find_interval(series.time, series.key)
+    return None if interval is None or interval.off else int(interval.usual / np.timedelta64(1, "ns"))
 
 
 def is_irregular(series: Series) -> bool:
     """Whether it has a clock, and so many rows off the grid that the time between them says something."""
-    usual, off = _usual_and_off(series)
-    return usual is not None and off > _OFTEN
-
-
-def _usual_and_off(series: Series) -> tuple[int | None, float]:
-    """The most usual step in nanoseconds, None without any, and the share of steps that are no multiple."""
-    if not series.has_clock:
-        return None, 0.0
-    steps = np.diff(series.time.astype(np.int64))[np.diff(series.key) == 0]
-    if len(steps) == 0:
-        return None, 0.0
-    values, counts = np.unique(steps, return_counts=True)
-    usual = int(values[np.argmax(counts)])
-    return usual, float(np.mean(steps % usual != 0))
+    interval = find_interval(series.time, series.key)
+    return interval is not None and interval.off > _OFTEN
 
 
 def chosen_cycles(calendar: Mapping[str, int] | None, train: Series) -> tuple[tuple[str, int, int], ...]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import choose_time, on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
 from latenttrack.data.sifting import Clock, Dropped, Sifted, adds_up, find_clock, sift
@@ -197,8 +198,8 @@ def understand(selection: Selection) -> Understood:
     }
     series = to_series(masked, **choices)
     rows, regular = series, on_a_grid(masked, clock.name, selection.key) if clock else False
-    interval, usual = _interval(rows)
-    gaps = _gaps(rows, interval) if regular and interval is not None else Gaps()
+    interval = find_interval(rows.time, rows.key)
+    gaps = _gaps(rows, interval.usual) if regular and interval is not None else Gaps()
     if gaps.runs:
         series = to_series(masked, **choices, grid=True)
     sentinels = tuple((one.value, one.column) for one in selection.sentinels)
@@ -210,8 +211,8 @@ def understand(selection: Selection) -> Understood:
             keys=series.keys,
             clock=clock.parts if clock else (),
             span=(rows.time.min(), rows.time.max()) if clock else None,
-            interval=interval,
-            usual=usual,
+            interval=None if interval is None else interval.usual,
+            usual=0.0 if interval is None else interval.share,
             regular=regular,
             gaps=gaps,
             inputs=sifted.inputs,
@@ -252,15 +253,6 @@ def _inputs(table: Table, clock: Clock | None, selection: Selection) -> Sifted:
         horizon=horizon,
         delay=delay,
     )
-
-
-def _interval(rows: Series) -> tuple[np.timedelta64 | None, float]:
-    """The most common difference between neighbouring times of one key, and its share of all."""
-    differences = np.diff(rows.time)[np.diff(rows.key) == 0]
-    if not rows.has_clock or len(differences) == 0:
-        return None, 0.0
-    values, counts = np.unique(differences, return_counts=True)
-    return values[np.argmax(counts)], float(counts.max() / counts.sum())
 
 
 def _gaps(rows: Series, interval: np.timedelta64) -> Gaps:

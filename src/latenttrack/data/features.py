@@ -115,25 +115,23 @@ class Pipeline:
         if np.size(sentinels):
             pipeline = pipeline._then(Sentinels(tuple(float(v) for v in np.atleast_1d(sentinels))))
         if labels:
-            pipeline = pipeline._with_one_label(train, label_lags(lags, differences), bend)
+            pipeline = pipeline._with_known_label(train, label_lags(lags, differences), bend)
         columns = pipeline.names
         if missing is True:
             pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
         elif missing:
             pipeline = pipeline._then(MissingIndicator(tuple(position(n, columns, train) for n in missing)))
         flags = range(len(columns), len(pipeline.names))
-        for choice, difference in ((lags, False), (differences, True)):
-            pairs = lag_pairs(choice, columns, train)
-            if pairs:
-                pipeline = pipeline._then(Lags(pairs, difference))
+        back = ((lag_pairs(lags, columns, train), False), (lag_pairs(differences, columns, train), True))
+        pipeline = pipeline._then(*(Lags(pairs, difference) for pairs, difference in back if pairs))
         if elapsed:
-            stages = elapsed_stages(len(pipeline.names), usual_step(train), train.has_clock)
-            pipeline = replace(pipeline, stages=(*pipeline.stages, *stages))
+            pipeline = pipeline._then(
+                *elapsed_stages(len(pipeline.names), usual_step(train), train.has_clock)
+            )
         if profile is not None:
             pipeline = pipeline._then(Profile.fit(train, profile, bend))
         if standardise:
-            rows = pipeline._rows(train)
-            pipeline = pipeline._then(Standardise.fit(rows, train.y, flags, clip, target))
+            pipeline = pipeline._then(Standardise.fit(pipeline._rows(train), train.y, flags, clip, target))
         cycles = chosen_cycles(calendar, train)
         return pipeline._then(Calendar(cycles)) if cycles else pipeline
 
@@ -320,10 +318,10 @@ class Pipeline:
                 f"the description of the feature pipeline is damaged at {error}: save the model again."
             ) from None
 
-    def _with_one_label(
+    def _with_known_label(
         self, train: Series, lags: Sequence[int], bend: Mapping[str, Any] | None
     ) -> "Pipeline":
-        """Without columns that only repeat the known label, which is bent."""
+        """Without columns that only repeat the known label, and with that bent."""
         pipeline, keep = self, unlike_label(self._rows(train), train, lags)
         if len(keep) < len(self.names):
             pipeline = pipeline._then(Keep(keep))
@@ -331,8 +329,8 @@ class Pipeline:
             pipeline = pipeline._then(Bend(len(keep) - 1, bend["kind"], bend["low"], bend["offset"]))
         return pipeline
 
-    def _then(self, stage: Stage) -> "Pipeline":
-        return replace(self, stages=(*self.stages, stage))
+    def _then(self, *stages: Stage) -> "Pipeline":
+        return replace(self, stages=(*self.stages, *stages))
 
     def _rows(self, series: Series, history: Series | None = None) -> np.ndarray:
         """Transform stream by stream, [N, F] -> [N, F']."""

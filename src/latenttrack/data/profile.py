@@ -13,7 +13,7 @@ import numpy as np
 
 from latenttrack.data.cycles import usual_step
 from latenttrack.data.series import Series
-from latenttrack.data.stages import Stage, bend_values
+from latenttrack.data.stages import Stage, bend_values, to_ticks
 from latenttrack.errors import LatentTrackError
 
 _MOST_CELLS = 1_000_000
@@ -55,9 +55,7 @@ class Profile(Stage):
         labels = train.y[known]
         if bend is not None:
             labels = bend_values(labels, bend["kind"], bend["low"], bend["offset"])
-        ticks = train.time[known]
-        ticks = ticks.astype(np.int64) if train.has_clock else ticks
-        cell = (ticks % (width * season) // width).astype(int)
+        cell = _cells(to_ticks(train.time[known]), width, season)
         count, total = np.bincount(cell, minlength=season), np.bincount(cell, labels, minlength=season)
         usual = labels.mean() if len(labels) else 0.0
         means = np.where(count > 0, total / np.maximum(count, 1), usual)
@@ -69,9 +67,7 @@ class Profile(Stage):
 
     def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
-        ticks = time.astype(np.int64) if time.dtype.kind == "M" else time
-        cell = (ticks % (self.width * len(self.means)) // self.width).astype(int)
-        return np.hstack([x, self._columns[cell]])
+        return np.hstack([x, self._columns[_cells(to_ticks(time), self.width, len(self.means))]])
 
     def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
@@ -82,3 +78,8 @@ class Profile(Stage):
     def _columns(self) -> np.ndarray:
         means = np.array(self.means)
         return np.column_stack([means, means - np.roll(means, self.back)])
+
+
+def _cells(ticks: np.ndarray, width: int, count: int) -> np.ndarray:
+    """[N] the cell of a season that each time falls in."""
+    return (ticks % (width * count) // width).astype(int)

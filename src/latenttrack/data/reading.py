@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from latenttrack.data.columns import not_a_number, not_a_time
+from latenttrack.data.intervals import find_interval
 from latenttrack.data.matching import unknown_name
 from latenttrack.data.series import Series, check_times, show_time
 from latenttrack.data.tables import Table, read_table
@@ -180,20 +181,11 @@ def _key_index(table: Table, key: str | None) -> tuple[tuple[str, ...], np.ndarr
     return tuple(numbers), np.array([numbers[t] for t in texts], np.int32)
 
 
-def _interval(rows: _Rows) -> np.timedelta64 | None:
-    """The most common difference between neighbouring times of one key; None without a clock or a pair."""
-    differences = np.diff(rows.time)[np.diff(rows.key) == 0]
-    if rows.time.dtype.kind != "M" or len(differences) == 0:
-        return None
-    values, counts = np.unique(differences, return_counts=True)
-    interval: np.timedelta64 = values[np.argmax(counts)]
-    return interval
-
-
 def _regular(rows: _Rows) -> _Rows:
-    interval = _interval(rows)
-    if interval is None:
+    found = find_interval(rows.time, rows.key)
+    if found is None:
         raise LatentTrackError("grid needs a time column and at least two rows of one key: name it as time.")
+    interval = found.usual
     first = np.searchsorted(rows.key, np.arange(len(rows.keys)))
     elapsed = rows.time - rows.time[first][rows.key]
     off = np.flatnonzero(elapsed % interval != np.timedelta64(0, "ns"))
@@ -258,10 +250,10 @@ def _ahead(values: np.ndarray, key: np.ndarray, horizon: int) -> np.ndarray:
 
 
 def _day_in_steps(rows: _Rows) -> int | None:
-    interval = _interval(rows)
+    interval = find_interval(rows.time, rows.key)
     if interval is None:
         return None
-    if interval == DAY:
+    if interval.usual == DAY:
         return 7
-    steps = round(DAY / interval)
+    steps = round(DAY / interval.usual)
     return steps if steps > 1 else None

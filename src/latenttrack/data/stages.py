@@ -222,8 +222,7 @@ class Ticks(Stage):
 
     def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
-        seconds = time.astype(np.int64) / _SECOND if time.dtype.kind == "M" else time
-        return np.column_stack([x, seconds])
+        return np.column_stack([x, to_ticks(time) / _SECOND if time.dtype.kind == "M" else time])
 
     def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
@@ -322,8 +321,7 @@ class Calendar(Stage):
 
     def apply(self, x: np.ndarray, time: np.ndarray, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
-        ticks = time.astype(np.int64) if time.dtype.kind == "M" else time
-        columns = [x]
+        ticks, columns = to_ticks(time), [x]
         for _, length, harmonics in self.cycles:
             # Reduced before it becomes a float, so that nanoseconds since 1970 lose nothing.
             phase = (ticks % length) / length
@@ -343,6 +341,11 @@ class Calendar(Stage):
                 angle = 2 * math.pi * (k + 1) * phase
                 waves += (math.sin(angle), math.cos(angle))
         return np.concatenate([row, waves])
+
+
+def to_ticks(time: np.ndarray) -> np.ndarray:
+    """[N] nanoseconds since 1970 of datetime64[ns], step numbers as they are."""
+    return time.astype(np.int64) if time.dtype.kind == "M" else time
 
 
 def elapsed_stages(columns: int, step: float, clock: bool) -> tuple[Stage, ...]:

@@ -1,8 +1,8 @@
 """Many events at once: compiled passes over pieces of a table, with the numbers of event by event.
 
 A piece is run in one pass if nothing in it is out of the ordinary: its steps follow on each other, no value
-is implausible, no label a fault. It leaves the log as if its events had come one by one. Any other piece, and
-what is left at the end, are run event by event.
+is implausible, no label a fault, all forecasts are numbers. It leaves the log as if its events had come one
+by one. Any other piece, and what is left at the end, are run event by event.
 """
 
 import copy
@@ -15,6 +15,7 @@ from latenttrack.data.features import PipelineState
 from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.live import LiveFilter
 from latenttrack.filtering.log import Entry
+from latenttrack.filtering.program import is_sound
 
 PIECE = 64  # steps of a compiled pass
 
@@ -96,14 +97,18 @@ class _Piece:
             return None
         live, N, D = self.live, len(self.events.time), self.live.feed.delay
         labels = self._labels()  # of the D steps before the piece, then of its own
-        features, memories = live.pipeline.steps(live.memory, self._stamps(), self.events.row, labels[:N])
-        features = np.concatenate([self._before("features"), features.astype(np.float32)])
-        inputs = [
-            live.program.inputs(features[i], float(labels[i]), features[D + i], (self.first + i) % 2**32)
-            for i in range(N)
-        ]
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is infinite: not sound
+            features, memories = live.pipeline.steps(live.memory, self._stamps(), self.events.row, labels[:N])
+            features = np.concatenate([self._before("features"), features.astype(np.float32)])
+            inputs = [
+                live.program.inputs(features[i], float(labels[i]), features[D + i], (self.first + i) % 2**32)
+                for i in range(N)
+            ]
         tracks = live.program.scan(live.belief, np.stack(inputs))
-        entries = self._entries(features[D:], tracks, memories)
+        reports = [live.program.report(track).tolist() for track in tracks]
+        if not all(is_sound(report) for report in reports):
+            return None
+        entries = self._entries(features[D:], tracks, reports, memories)
         answers = self._judge(entries)
         if answers is not None:
             live.leap(entries, live.program.place(tracks[-1]), memories[-1])
@@ -147,9 +152,13 @@ class _Piece:
         return times.astype("datetime64[ns]") if self.live.feed.clock else times.astype(float)
 
     def _entries(
-        self, features: np.ndarray, tracks: np.ndarray, memories: list[PipelineState]
+        self,
+        features: np.ndarray,
+        tracks: np.ndarray,
+        reports: list[list[float]],
+        memories: list[PipelineState],
     ) -> list[Entry]:
-        events, report = self.events, self.live.program.report
+        events = self.events
         return [
             Entry(
                 self.first + i,
@@ -160,7 +169,7 @@ class _Piece:
                 features=features[i],
                 belief=self.live.belief if i == 0 else tracks[i - 1],
                 memory=memories[i],
-                report=report(tracks[i]).tolist(),
+                report=reports[i],
                 forecast=tracks[i],
             )
             for i in range(len(features))

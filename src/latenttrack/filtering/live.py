@@ -10,7 +10,7 @@ All that is believed follows from the log (filtering/log.py), which is what a sn
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,12 @@ from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.guard import Guard, Ruling
 from latenttrack.filtering.log import Entry, Log
-from latenttrack.filtering.program import AnyTrack, Program, Track
+from latenttrack.filtering.program import AnyTrack, Program, Track, is_sound
 
 BUFFER = 96  # steps that a label may come late
 _LONGEST_BUFFER = 100_000
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
 _DAY = 86_400 * 10**9
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 class LiveFilter:
@@ -300,7 +299,7 @@ class LiveFilter:
                 entry.belief, entry.memory = self.belief, self.memory
             track, memory = self._run(entry)
             report = self.program.report(track).tolist()
-            if not _is_sound(report):
+            if not is_sound(report):
                 track, memory = self._mend(entry)
                 report = self.program.report(track).tolist()
             if entry.forecast is None:
@@ -332,10 +331,10 @@ class LiveFilter:
         entry.flags += ["not-finite"] * ("not-finite" not in entry.flags)
         found = self._run(entry)
         due = self.log.get(entry.number - self.feed.delay)
-        if not _is_sound(self.program.report(found[0])) and due is not None:
+        if not is_sound(self.program.report(found[0])) and due is not None:
             due.held, due.stand_in = True, math.nan
             found = self._run(entry)
-        if not _is_sound(self.program.report(found[0])):
+        if not is_sound(self.program.report(found[0])):
             entry.begin = "restart"
             found = self._run(entry)
         return found
@@ -381,8 +380,7 @@ class LiveFilter:
         status = "taken" if math.isnan(entry.label) else "corrected"
         entry.label, entry.pit, entry.log_score = label, math.nan, math.nan
         if entry.forecast is not None:  # else its step came before all that is kept
-            single = min(max(label, -_LARGEST), _LARGEST)
-            entry.pit, entry.log_score = self.program.score(entry.forecast, single)
+            entry.pit, entry.log_score = self.program.score(entry.forecast, label)
             self.surprise = entry.pit
         self._follow(self._guard.label(entry))
         drift = status == "taken" and self.alarm.hear(entry.pit, entry.number)
@@ -400,8 +398,3 @@ class LiveFilter:
         self._stale = min(self._stale, ruling.stale)
         if ruling.restart:
             self.begin = "restart"
-
-
-def _is_sound(report: Sequence[float] | np.ndarray) -> bool:
-    """Whether mean and standard deviation are numbers."""
-    return math.isfinite(report[0]) and math.isfinite(report[1])

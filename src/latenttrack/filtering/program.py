@@ -22,6 +22,7 @@ Track = Float32[Array, " n"]  # what a step leaves behind: the belief after it, 
 AnyTrack = Track | Float32[np.ndarray, " n"]
 _MOMENTS = 4  # mean, sd, aleatoric, epistemic: the head of a report
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Units(NamedTuple):
@@ -134,16 +135,15 @@ class Program:
         self, tracks: Sequence[AnyTrack], labels: Sequence[float], most: int
     ) -> list[tuple[float, float]]:
         """`score` of up to `most` labels at once."""
-        loc, scale = self.units
         count = len(labels)
         if count == 0:
             return []
         # Filled up, so that one compiled program serves any number.
         rows = [*tracks, *[tracks[-1]] * (most - count)]
-        values = (np.array([*labels, *[labels[-1]] * (most - count)]) - loc) / scale
+        values = [self._standardised(y) for y in (*labels, *[labels[-1]] * (most - count))]
         stacked = jax.device_put(np.stack([np.asarray(row) for row in rows]), live_device())
-        found = np.asarray(self._many_scores(stacked, values.astype(np.float32)))[:count]
-        return [(pit, log_prob - math.log(scale)) for pit, log_prob in found.tolist()]
+        found = np.asarray(self._many_scores(stacked, np.array(values, np.float32)))[:count]
+        return [(pit, log_prob - math.log(self.units.scale)) for pit, log_prob in found.tolist()]
 
     def report(self, track: AnyTrack) -> np.ndarray:
         """[mean, sd, aleatoric, epistemic, quantiles...] of the step that left the track, original units."""
@@ -152,10 +152,13 @@ class Program:
 
     def score(self, track: AnyTrack, y: float) -> tuple[float, float]:
         """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
-        loc, scale = self.units
-        found = self._scores(self.place(track), np.float32((y - loc) / scale))
+        found = self._scores(self.place(track), np.float32(self._standardised(y)))
         pit, log_prob = np.asarray(found).tolist()
-        return pit, log_prob - math.log(scale)
+        return pit, log_prob - math.log(self.units.scale)
+
+    def _standardised(self, y: float) -> float:
+        """A label as the model sees it; one too large for single precision is the largest there is."""
+        return min(max((y - self.units.loc) / self.units.scale, -_LARGEST), _LARGEST)
 
     def _begin(self, state: State) -> Track:
         return self.join(np.asarray(self.beliefs.pack(state)), None)
@@ -209,3 +212,8 @@ class Program:
         """[P(Y <= y), log p(y)] of a standardised label."""
         forecast = self.forecast_of(track)
         return jnp.stack([forecast.cdf(y), forecast.log_prob(y)])
+
+
+def is_sound(report: Sequence[float] | np.ndarray) -> bool:
+    """Whether mean and standard deviation of a report are numbers."""
+    return math.isfinite(report[0]) and math.isfinite(report[1])

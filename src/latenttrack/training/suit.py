@@ -1,5 +1,7 @@
 """What a stream asks for, whatever the model: inputs and target transform, chosen from its training part."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +29,7 @@ _WORST = -1e6  # the score of a forecast that is not a number
 _FEWEST = 10  # known labels in the newest part, to judge by
 _ROUNDING = 1e-6  # in standard deviations: labels that little below 0 are 0
 _KINDS = {"sqrt": "square root", "log": "logarithm"}
+Judge = Callable[[str | None, int | None], np.ndarray]  # transform and season -> log p of the newest labels
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,13 @@ def suit(train: Series) -> Suit:
     require_learnable(known)
     inputs = choose_inputs(known)
     plain = Suit(inputs.period, inputs.features, None, inputs.words)
-    kind, words = _choose_transform(plain, known)
-    season, more = _choose_season(plain, known, kind, inputs.season)
+    judge = functools.cache(functools.partial(_judge, plain, known))  # what won is judged once
+    kind, words = _choose_transform(known, judge)
+    season, more = _choose_season(known, judge, kind, inputs.season)
     return replace(_dress(plain, known, kind, season), words=(*plain.words, *words, *more))
 
 
-def _choose_transform(plain: Suit, known: Series) -> tuple[str | None, tuple[str, ...]]:
+def _choose_transform(known: Series, judge: Judge) -> tuple[str | None, tuple[str, ...]]:
     """Which transform of the target is clearly better than a milder one, and words for people."""
     labels = known.y[~np.isnan(known.y)]
     skewness = np.mean(((labels - labels.mean()) / labels.std()) ** 3)
@@ -76,7 +80,7 @@ def _choose_transform(plain: Suit, known: Series) -> tuple[str | None, tuple[str
         return None, ()  # of two values (yes and no) every transform is a straight line
     if not _can_judge(known):
         return None, ("no transform of the target: too few labels to judge by",)
-    scores = {kind: _judge(plain, known, kind) for kind in (None, *_KINDS)}
+    scores = {kind: judge(kind, None) for kind in (None, *_KINDS)}
     best = None
     for kind in _KINDS:
         best = kind if _is_better(scores[kind], scores[best]) else best
@@ -87,15 +91,16 @@ def _choose_transform(plain: Suit, known: Series) -> tuple[str | None, tuple[str
 
 
 def _choose_season(
-    plain: Suit, known: Series, kind: str | None, season: int | None
+    known: Series, judge: Judge, kind: str | None, season: int | None
 ) -> tuple[int | None, tuple[str, ...]]:
     """The season, if its mean course is worth being an input, and words for people."""
     if season is None or not _can_judge(known):
         return None, ()
-    gain = _judge(plain, known, kind, season) - _judge(plain, known, kind)
-    if not _is_better(gain, np.zeros_like(gain)):
+    with_it, without = judge(kind, season), judge(kind, None)
+    if not _is_better(with_it, without):
         return None, ()
-    return season, (f"input: the mean course of {season} steps ({gain.mean():.2f} nats better than without)",)
+    gain = np.mean(with_it - without)
+    return season, (f"input: the mean course of {season} steps ({gain:.2f} nats better than without)",)
 
 
 def _dress(plain: Suit, known: Series, kind: str | None, season: int | None) -> Suit:
@@ -117,7 +122,7 @@ def _can_judge(known: Series) -> bool:
     return bool(tail(known)[1].sum() >= _FEWEST)
 
 
-def _judge(plain: Suit, known: Series, kind: str | None = None, season: int | None = None) -> np.ndarray:
+def _judge(plain: Suit, known: Series, kind: str | None, season: int | None) -> np.ndarray:
     """log p of the newest labels under online least squares, one after another.
 
     All that is fitted is fitted without them: a mean season that had seen them would flatter itself.
