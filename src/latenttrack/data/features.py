@@ -118,7 +118,8 @@ class Pipeline:
             pipeline = pipeline._with_known_label(train, label_lags(lags, differences), bend)
         columns = pipeline.names
         if missing is True:
-            pipeline = pipeline._then(MissingIndicator.fit(pipeline._rows(train)))
+            found = MissingIndicator.fit(pipeline._rows(train))
+            pipeline = pipeline._then(found) if found.columns else pipeline
         elif missing:
             pipeline = pipeline._then(MissingIndicator(tuple(position(n, columns, train) for n in missing)))
         flags = range(len(columns), len(pipeline.names))

@@ -20,6 +20,7 @@ MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
 _ABSENT = object()
 _NANOSECONDS = np.dtype("datetime64[ns]")
+_NOT_A_TIME = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,10 @@ def as_float(value: object) -> float | None:
 
 def to_nanoseconds(value: object) -> int:
     """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
-    if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS and not np.isnat(value):
-        return int(value.astype(np.int64))
+    if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS:
+        ticks = int(value.astype(np.int64))
+        if ticks != _NOT_A_TIME:
+            return ticks
     found = None
     with contextlib.suppress(ValueError, OverflowError):
         found = _microseconds(value)

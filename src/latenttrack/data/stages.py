@@ -201,15 +201,15 @@ class Lags(Stage):
 
     def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
         """See `Stage`."""
-        columns, lags = self._indices
+        columns, rows_back = self._indices
         # Places in the rows one after another: picking by row and column takes longer.
-        earlier = past.take((self.depth - lags) * len(row) + columns)
+        earlier = past.take(rows_back * len(row) + columns)
         return np.concatenate([row, row.take(columns) - earlier if self.difference else earlier])
 
     @cached_property
     def _indices(self) -> tuple[np.ndarray, np.ndarray]:
         columns, lags = np.array(self.pairs).T.copy()
-        return columns, lags
+        return columns, self.depth - lags
 
 
 @dataclass(frozen=True)

@@ -365,9 +365,10 @@ class LiveFilter:
     # Labels
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
-        if id is not None or self.interval is None:
-            return self.log.find(id, None if time is None else self.feed.time(time))
-        return self.log.find(None, self._place(time)[0])
+        entry = self.log.find(id, None if time is None else self.feed.time(time))
+        if entry is not None or id is not None or self.interval is None:
+            return entry
+        return self.log.find(None, self._place(time)[0])  # its time may be a little off the grid
 
     def _absence(self, time: object) -> str:
         """Why no step has this time."""

@@ -38,7 +38,11 @@ class AbstractComponents(eqx.Module):
 
     @abc.abstractmethod
     def log_shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
-        """log p_k(y) - log p_k(loc_k). Of many y, only this is to be computed for each."""
+        """log p_k(y) - log p_k(loc_k)."""
+
+    def shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """p_k(y) / p_k(loc_k). Of many y, only this is to be computed for each."""
+        return jnp.exp(self.log_shape(y))
 
     def log_prob(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """log p_k(y)."""
@@ -127,6 +131,12 @@ class StudentT(AbstractComponents):
         """-(df + 1) / 2 log(1 + u^2 / df), with u = (y - loc) / scale."""
         return -0.5 * (self.df + 1.0) * jnp.log1p(((y - self.loc) / self.scale) ** 2 / self.df)
 
+    def shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """(1 + u^2 / df)^(-(df + 1) / 2), of which at most 3e-8 (df + 1) is lost."""
+        # Not by way of `log_shape`: one division for all y, and a logarithm that takes half as long.
+        narrow = 1.0 / (self.scale**2 * self.df)
+        return jnp.exp(-0.5 * (self.df + 1.0) * jnp.log(1.0 + narrow * (y - self.loc) ** 2))
+
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """See `student_t_cdf`."""
         return student_t_cdf((y - self.loc) / self.scale, self.df)
@@ -182,6 +192,10 @@ class Joined(AbstractComponents):
     def log_shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """The parts' log densities below that."""
         return jnp.concatenate([part.log_shape(y) for part in self.parts])
+
+    def shape(self, y: Float[Array, ""]) -> Float[Array, " K"]:
+        """The parts' densities, in units of their highest."""
+        return jnp.concatenate([part.shape(y) for part in self.parts])
 
     def cdf(self, y: Float[Array, ""]) -> Float[Array, " K"]:
         """The parts' distribution functions."""

@@ -119,8 +119,7 @@ class Predictive(eqx.Module):
         total = jnp.zeros_like(y)
         for part, weights in self._parts:
             # A product with the weights, over the first axis: compiled code for sums of rows is slower.
-            shape = jnp.exp(jax.vmap(part.log_shape, out_axes=1)(y))
-            total += (weights * jnp.exp(part.log_height())) @ shape
+            total += (weights * jnp.exp(part.log_height())) @ jax.vmap(part.shape, out_axes=1)(y)
         return total
 
     def cdfs(self, y: Float[Array, " N"]) -> Float[Array, " N"]:
