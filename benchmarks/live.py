@@ -2,10 +2,10 @@
 
 Each side runs a block of events in turn, so that all see the same machine. The peers are a step of recursive
 least squares in NumPy with as many features (forecast, five quantiles, update; no reading of events, no
-making of features), and the same network in eager PyTorch (predict, score and update; no quantiles). The
-latter is compared with the network alone, which the preset surrounds with two regressions and a safety net:
-once its compiled step, called from Python with features that are there, as PyTorch is; once the whole live
-filter around it.
+making of features), and the same network in eager PyTorch (moments, score and update). The latter is compared
+with the network alone, which the preset surrounds with two regressions and a safety net: its compiled step,
+called from Python with features that are there, as PyTorch is, without and with five quantiles, which PyTorch
+does not compute; and the whole live filter around it.
 """
 
 import time
@@ -46,14 +46,25 @@ def hourly(steps: int, delay: int) -> Series:
     return Series(x=x, y=y, time=hours, names=NAMES, delay=delay, period=24)
 
 
-def live(name: str, data: Series, settings: Mapping[str, object], *, wide: bool) -> tuple[Work, int]:
-    """One event of a live filter and the label that is known by then; and its number of features."""
+def prepare(data: Series, *, wide: bool) -> tuple[Pipeline, Task]:
+    """Features as the preset has them, or few."""
     choices = {"labels": True, "differences": {KNOWN_LABEL: range(1, 25)}} if wide else {"calendar": {}}
     pipeline = Pipeline.fit(data, **choices)
-    task = Task.of(pipeline.transform(data))
+    return pipeline, Task.of(pipeline.transform(data))
+
+
+def compiled(
+    name: str, settings: Mapping[str, object], pipeline: Pipeline, task: Task, levels: tuple[float, ...]
+) -> Program:
+    """The program of an untrained model, which costs as much as that of a trained one."""
     tracker = build(name, task, jax.random.key(0), **settings)
-    units = Units(pipeline.y_loc, pipeline.y_scale)
-    stream = LiveFilter(Program(tracker, len(pipeline.names), units, LEVELS), pipeline, Feed.of(data))
+    return Program(tracker, len(pipeline.names), Units(pipeline.y_loc, pipeline.y_scale), levels)
+
+
+def live(name: str, data: Series, settings: Mapping[str, object], *, wide: bool) -> tuple[Work, int]:
+    """One event of a live filter and the label that is known by then; and its number of features."""
+    pipeline, task = prepare(data, wide=wide)
+    stream = LiveFilter(compiled(name, settings, pipeline, task, LEVELS), pipeline, Feed.of(data))
 
     def event(t: int) -> None:
         stream.predict(data.x[t], time=data.time[t])
@@ -64,13 +75,13 @@ def live(name: str, data: Series, settings: Mapping[str, object], *, wide: bool)
     return event, len(pipeline.names)
 
 
-def bare_step(name: str, data: Series, settings: Mapping[str, object]) -> Work:
+def bare_step(
+    name: str, data: Series, settings: Mapping[str, object], levels: tuple[float, ...] = ()
+) -> Work:
     """Update with the last label, predict, score: the compiled functions, without the filter around them."""
-    pipeline = Pipeline.fit(data, calendar={})
-    prepared = pipeline.transform(data)
-    tracker = build(name, Task.of(prepared), jax.random.key(0), **settings)
-    program = Program(tracker, len(pipeline.names), Units(pipeline.y_loc, pipeline.y_scale), LEVELS)
-    rows, labels = prepared.x.astype(np.float32), data.y.tolist()
+    pipeline, task = prepare(data, wide=False)
+    program = compiled(name, settings, pipeline, task, levels)
+    rows, labels = pipeline.transform(data).x.astype(np.float32), data.y.tolist()
     track = program.start()
 
     def event(t: int) -> None:
@@ -128,7 +139,10 @@ def rows(*, quick: bool, torch: TorchPeer | None) -> list[Row]:
             sides[f"delay {delay}, K = {K}"], size = live("latent-track", data, {**PRESET, "K": K}, wide=True)
     sides["least squares"] = least_squares(data, size)
     alone = hourly(WARM + events, 1)
-    networks = {"its step alone": bare_step(MODEL, alone, {"K": 100})}
+    networks = {
+        "its step alone": bare_step(MODEL, alone, {"K": 100}),
+        "its step alone, with quantiles": bare_step(MODEL, alone, {"K": 100}, LEVELS),
+    }
     networks["in the live filter"], _ = live(MODEL, alone, {"K": 100}, wide=False)
     seconds = measure({**sides, **networks}, events)
     regression = float(np.median(seconds.pop("least squares")))

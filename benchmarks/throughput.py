@@ -18,24 +18,20 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from live import PRESET, hourly
+from live import PRESET, hourly, prepare
 from measuring import show_seconds
 
-from latenttrack.data.features import Pipeline
 from latenttrack.data.feed import Feed
-from latenttrack.data.known_label import KNOWN_LABEL
 from latenttrack.fitted.model import Model
 from latenttrack.models.registry import build
 from latenttrack.models.stack import build_stack
-from latenttrack.models.task import Task
 
 START, RATE = 3.0, 4_000  # seconds, events a second
 
 
 def write_model(path: Path) -> None:
-    data = hourly(2_000, 1)
-    pipeline = Pipeline.fit(data, labels=True, differences={KNOWN_LABEL: range(1, 25)})
-    task, settings = Task.of(pipeline.transform(data)), {**PRESET, "K": 100}
+    data, settings = hourly(2_000, 1), {**PRESET, "K": 100}
+    pipeline, task = prepare(data, wide=True)
     stack = build_stack(
         lambda key: build("latent-track", task, key, **settings), jax.random.split(jax.random.key(0), 1)
     )
