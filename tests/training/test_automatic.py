@@ -74,7 +74,7 @@ def test_the_default_stays_unless_another_is_clearly_better(suited, stream, trie
 
 def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     def table(setup):
-        gains = {"seasonal-difference": 0.1, "rls": 0.2, "small": 0.05, "strong": 0.1, "light": 0.05}
+        gains = {"seasonal-difference": 0.1, "rls": 0.2, "small": 0.05, "strong": 0.1}
         return 1.0 - sum(gains.get(part, 0.0) for part in setup[:3]) + 0.001 * setup.updates
 
     found = search(suited, stream)
@@ -82,6 +82,17 @@ def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     tried(table)
     assert found.run() == Setup("rls", "small", "strong", usual // 2)
     assert len(found.trials) == 3 + 1 + 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("light", "none", "found"), [(0.05, 0.1, "no"), (0.05, 0.04, "light"), (0.05, -0.2, "light")]
+)
+def test_dropout_is_lessened_as_long_as_that_is_better(suited, stream, tried, light, none, found):
+    gains = {"light": light, "no": none, "strong": 9.0}
+    tried(lambda setup: 1.0 - gains.get(setup.dropout, 0.0))
+    tries = search(suited, stream)
+    assert tries.run().dropout == found
+    assert "strong" not in {trial.dropout for trial in tries.trials}
 
 
 def test_chance_does_not_decide(suited, stream, monkeypatch):

@@ -7,7 +7,8 @@ trials that are trained on the older 85 % of the training part and judged on the
     size            one network of 35,000 parameters at most; or three of about 10,000 (of a GRU one), mixed
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
-    dropout         usual; or light, or strong; with another than the usual the size is tried again
+    dropout         usual; or light, and if that is better none, else strong; if it is not the usual, the size
+                    is tried again
     recalibration   the strongest of three that costs nothing, or none
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
@@ -54,7 +55,7 @@ _ANCHORS = {
     "seasonal-difference": "the last label and the season's change",
     "rls": "least squares",
 }
-_DROPOUT = {"light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
+_DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
 # mixed, and together still within the bound on parameters; the GRU remains a single network.
 _SMALL_MEMORY = {"hidden_size": 32, "encoder_size": 16}
@@ -202,9 +203,16 @@ class _Search:
         best = self.best(best, [best._replace(size="small")])
         lengths = {best.updates // 2, min(2 * best.updates, _MOST_UPDATES)}
         best = self.best(best, [best._replace(updates=u) for u in sorted(lengths)])
-        sized, best = best, self.best(best, [best._replace(dropout=dropout) for dropout in _DROPOUT])
+        sized, best = best, self._less_or_more(best)
         # A small network that lost with one dropout may win with another.
         return best if best.dropout == sized.dropout else self.best(best, [best._replace(size="small")])
+
+    def _less_or_more(self, usual: Setup) -> Setup:
+        """Less dropout, as long as that is better; more, if less is not."""
+        light = self.best(usual, [usual._replace(dropout="light")])
+        if light == usual:
+            return self.best(usual, [usual._replace(dropout="strong")])
+        return self.best(light, [light._replace(dropout="no")])
 
     def best(self, default: Setup, others: Sequence[Setup]) -> Setup:
         """The default, unless another is better by more than a standard error of the difference."""
