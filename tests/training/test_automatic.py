@@ -53,7 +53,7 @@ def tried(monkeypatch):
     def use(table):
         def one(self, setup):
             blocks = tuple(table(setup) + 0.01 * np.cos(np.arange(20)))
-            self._tried[setup] = Trial(*setup, table(setup), blocks)
+            self._tried[setup] = Trial(setup, table(setup), blocks)
             return self._tried[setup]
 
         monkeypatch.setattr(automatic._Search, "_try", one)
@@ -74,14 +74,14 @@ def test_the_default_stays_unless_another_is_clearly_better(suited, stream, trie
 
 def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     def table(setup):
-        gains = {"seasonal-difference": 0.1, "rls": 0.2, "small": 0.05, "strong": 0.1}
-        return 1.0 - sum(gains.get(part, 0.0) for part in setup[:3]) + 0.001 * setup.updates
+        gains = {"seasonal-difference": 0.1, "rls": 0.2, "small": 0.05, "strong": 0.1, "lru": 0.04}
+        return 1.0 - sum(gains.get(part, 0.0) for part in setup) + 0.001 * setup.updates
 
     found = search(suited, stream)
     usual = found.usual_updates
     tried(table)
-    assert found.run() == Setup("rls", "small", "strong", usual // 2)
-    assert len(found.trials) == 3 + 1 + 2 + 2
+    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru")
+    assert len(found.trials) == 3 + 1 + 1 + 2 + 2
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_dropout_is_lessened_as_long_as_that_is_better(suited, stream, tried, li
     tried(lambda setup: 1.0 - gains.get(setup.dropout, 0.0))
     tries = search(suited, stream)
     assert tries.run().dropout == found
-    assert "strong" not in {trial.dropout for trial in tries.trials}
+    assert "strong" not in {trial.setup.dropout for trial in tries.trials}
 
 
 def test_chance_does_not_decide(suited, stream, monkeypatch):
@@ -101,7 +101,7 @@ def test_chance_does_not_decide(suited, stream, monkeypatch):
     def one(self, setup):
         blocks = np.ones(20)
         blocks[3] -= 2.0 * (setup.anchor == "rls")
-        return Trial(*setup, float(blocks.mean()), tuple(blocks))
+        return Trial(setup, float(blocks.mean()), tuple(blocks))
 
     monkeypatch.setattr(automatic._Search, "_try", one)
     assert search(suited, stream).run().anchor == "last-label"

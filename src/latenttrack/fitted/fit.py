@@ -133,7 +133,7 @@ def fit_chosen(
     chosen = {
         "choices": list(choices.words),
         "setup": list(choices.setup),
-        "trials": [list(trial[:5]) for trial in choices.trials],
+        "trials": [[*trial.setup, trial.nll] for trial in choices.trials],
     }
     return replace(model, record={**model.record, **chosen}, feed=Feed.of(series))
 

@@ -5,10 +5,10 @@ trials that are trained on the older 85 % of the training part and judged on the
 
     anchor          the last label; or the seasonal difference, or least squares
     size            one network of 35,000 parameters at most; or three of about 10,000 (of a GRU one), mixed
+    memory          a GRU; or a linear recurrent unit (not of the reference that is called GRU)
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
-    dropout         usual; or light, and if that is better none, else strong; if it is not the usual, the size
-                    is tried again
+    dropout         usual; or light, and if that is better none; if it is not, strong
     recalibration   the strongest of three that costs nothing, or none
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
@@ -55,6 +55,7 @@ _ANCHORS = {
     "seasonal-difference": "the last label and the season's change",
     "rls": "least squares",
 }
+_MEMORIES = {"gru": "", "lru": "linear memory"}
 _DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
 # mixed, and together still within the bound on parameters; the GRU remains a single network.
@@ -66,6 +67,7 @@ BUDGET = 8000  # updates of all trials together
 _EPOCHS = 36
 _LEAST_UPDATES = 150  # a short stream is passed more often
 _MOST_UPDATES = 800  # and a long one less
+_LONGER = 1.2  # times as many updates: fewer more are not worth a trial
 _GAIN = 0.002  # nats by which another choice must be better at least
 _BLOCKS = 20  # of time, over which a standard error is taken
 _STEPS = 384  # least length of the pieces that are trained side by side: a memory needs time to fill
@@ -78,19 +80,18 @@ class Setup(NamedTuple):
     size: str
     dropout: str
     updates: int
+    memory: str = "gru"
 
     def __str__(self) -> str:
-        size = "" if self.size == "usual" else f"{self.size} size, "
-        return f"{_ANCHORS[self.anchor]}, {size}{self.dropout} dropout, {self.updates} updates"
+        size = "" if self.size == "usual" else f"{self.size} size"
+        words = (_ANCHORS[self.anchor], size, _MEMORIES[self.memory], f"{self.dropout} dropout")
+        return ", ".join(word for word in (*words, f"{self.updates} updates") if word)
 
 
 class Trial(NamedTuple):
     """One run, and its NLL on the newest part: in all, and in blocks of time."""
 
-    anchor: str
-    size: str
-    dropout: str
-    updates: int
+    setup: Setup
     nll: float
     blocks: tuple[float, ...]
 
@@ -125,7 +126,7 @@ def choose_settings(
     notes: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Choices:
-    """Choose anchor, size, number of updates, dropout and recalibration of a network.
+    """Choose anchor, size, memory, number of updates, dropout and recalibration of a network.
 
     Args:
         name: a model with LatentTrack's memory: "latent-track", "lt-deterministic", "gru".
@@ -133,7 +134,7 @@ def choose_settings(
         train_part: the training part, prepared by `suited`.
         seed: of the trials.
         budget: updates of all trials together; what it leaves no room for is not tried.
-        setup: anchor, size, dropout and updates, if they are known already: then there are no trials.
+        setup: all but recalibration, if it is known already: then there are no trials.
         notes: a file that keeps the trials' results, so that an interrupted search goes on from there.
         progress: called after every epoch of every trial.
     """
@@ -149,7 +150,7 @@ def choose_settings(
     words = (
         *suited.words,
         f"anchor: {_ANCHORS[best.anchor]}",
-        f"{_size(name, best)}, {best.dropout} dropout",
+        _describe(name, best),
         f"trained for {training.epochs} epochs ({best.updates} updates in the trials)",
         f"recalibration: {learned.recalibration}",
     )
@@ -157,9 +158,11 @@ def choose_settings(
     return Choices(settings, training, words, search.trials, best)
 
 
-def _size(name: str, setup: Setup) -> str:
+def _describe(name: str, setup: Setup) -> str:
     small = setup.size == "small" and name != "gru"
-    return "three small networks, mixed" if small else f"{setup.size} size"
+    size = "three small networks, mixed" if small else f"{setup.size} size"
+    words = (size, _MEMORIES[setup.memory], f"{setup.dropout} dropout")
+    return ", ".join(word for word in words if word)
 
 
 class _Search:
@@ -201,11 +204,12 @@ class _Search:
         anchors = [a for a in _ANCHORS if a != "seasonal-difference" or self.task.period]
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
         best = self.best(best, [best._replace(size="small")])
-        lengths = {best.updates // 2, min(2 * best.updates, _MOST_UPDATES)}
-        best = self.best(best, [best._replace(updates=u) for u in sorted(lengths)])
-        sized, best = best, self._less_or_more(best)
-        # A small network that lost with one dropout may win with another.
-        return best if best.dropout == sized.dropout else self.best(best, [best._replace(size="small")])
+        if self.name != "gru":
+            best = self.best(best, [best._replace(memory="lru")])
+        half, twice = best.updates // 2, min(2 * best.updates, _MOST_UPDATES)
+        lengths = [half, twice] if twice > _LONGER * best.updates else [half]
+        best = self.best(best, [best._replace(updates=updates) for updates in lengths])
+        return self._less_or_more(best)
 
     def _less_or_more(self, usual: Setup) -> Setup:
         """Less dropout, as long as that is better; more, if less is not."""
@@ -242,8 +246,10 @@ class _Search:
             settings = {**self.base, **given, "anchor": anchor}
             self._settled[anchor] = settle(self.name, settings, self.task, self.series, TAIL)
         summary, hidden = _DROPOUT[setup.dropout]
-        dropout = {"summary_dropout": summary, "hidden_dropout": hidden}
-        return {**self._settled[anchor], **(self._small if setup.size == "small" else {}), **dropout}
+        chosen: dict[str, Any] = {"summary_dropout": summary, "hidden_dropout": hidden}
+        if setup.memory != "gru":
+            chosen["summariser"] = setup.memory
+        return {**self._settled[anchor], **(self._small if setup.size == "small" else {}), **chosen}
 
     @functools.cached_property
     def _small(self) -> dict[str, Any]:
@@ -279,7 +285,7 @@ class _Search:
     def _try(self, setup: Setup) -> Trial | None:
         """A trial, judged by its last weights on the newest part; None if the budget has no room for it."""
         if setup not in self._tried:
-            spent = sum(trial.updates for trial in self.trials)
+            spent = sum(trial.setup.updates for trial in self.trials)
             if spent + setup.updates > self.budget:
                 return None
             tracker, tail = self.trained(setup).stack[0], self._seen[setup.anchor].tail
@@ -288,7 +294,7 @@ class _Search:
             # In order of time; several streams side by side.
             known = nll.T[tail.counts.T]
             blocks = tuple(float(block.mean()) for block in np.array_split(known, _BLOCKS) if len(block))
-            self._tried[setup] = Trial(*setup, float(known.mean()), blocks)
+            self._tried[setup] = Trial(setup, float(known.mean()), blocks)
             self._write()
         return self._tried[setup]
 
@@ -316,7 +322,7 @@ class _Search:
         try:
             notes = json.loads(self.notes.read_bytes())
             mark, rows = notes["fingerprint"], notes["trials"]
-            tried = {Setup(*row[:4]): _trial(row) for row in rows}
+            tried = {trial.setup: trial for trial in map(_trial, rows)}
         except (ValueError, KeyError, TypeError):
             raise LatentTrackError(f"{self.notes} is damaged: delete it, and the trials run again") from None
         if mark != self.mark:
@@ -333,8 +339,8 @@ class _Search:
 
 def _trial(row: list[Any]) -> Trial:
     """From JSON."""
-    anchor, size, dropout, updates, nll, blocks = row
-    return Trial(anchor, size, dropout, updates, nll, tuple(blocks))
+    setup, nll, blocks = row
+    return Trial(Setup(*setup), nll, tuple(blocks))
 
 
 def _base_settings(name: str, suited: Suit, task: Task) -> dict[str, Any]:
