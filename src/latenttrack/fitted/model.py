@@ -77,16 +77,22 @@ class Model:
         return Stream(self, past, **choices)
 
     def forecast(
-        self, steps: int, recent: object = None, covariates: object = None, **choices: int
+        self,
+        steps: int,
+        recent: object = None,
+        covariates: object = None,
+        *,
+        samples: int = 200,
+        seed: int = 0,
     ) -> "Forecast":
         """The target [H] at each of H = `steps` steps after the model's own data, or after `recent` rows.
 
-        See `Stream.forecast`, also for the choices: `samples` and `seed`.
+        See `Stream.forecast`.
         """
         from latenttrack.fitted.forecast import require_one_stream
 
         require_one_stream(self)
-        return self.stream().forecast(steps, recent, covariates, **choices)
+        return self.stream().forecast(steps, recent, covariates, samples=samples, seed=seed)
 
     def advance(self, series: Series) -> "Model":
         """The model with a belief that has seen a series, without refitting: its streams begin there.
