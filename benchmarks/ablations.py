@@ -60,7 +60,6 @@ CHANGES = {
     "latent is a point (lt-deterministic)": Change(model="lt-deterministic"),
     "no hypernetwork (gru)": Change(model="gru"),
 }
-_USUAL = {"summariser": "gru"}  # what settings that do not mention it have
 # What goes without another.
 _WITH = {
     "anchor": ("anchor_settings", "anchor_scale"),
@@ -123,8 +122,7 @@ def run_track(name: str, series: Series, seeds: int, rows: list[dict[str, Any]])
     for words, change in CHANGES.items():
         if any(row["track"] == name and row["change"] == words for row in rows):
             continue
-        chosen = {**_USUAL, **model.settings}
-        if change.settings and all(chosen.get(n) == value for n, value in change.settings.items()):
+        if change.settings and all(model.settings.get(n) == v for n, v in change.settings.items()):
             continue  # that is what was chosen
         settings, training = changed(model, change)
         other = fit(

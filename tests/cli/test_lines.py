@@ -9,22 +9,22 @@ from latenttrack.cli.lines import Lines, Stop
 
 @pytest.fixture
 def pipe():
-    """Ends of a pipe that takes more than usual."""
-    into, out_of = os.pipe()
-    yield into, out_of
-    for end in (into, out_of):
+    """The ends of a pipe, for reading and for writing."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
         os.close(end)
 
 
 def test_lines_are_seen_ahead_only_if_so_many_wait(pipe):
-    into, out_of = pipe
-    lines = Lines(into, 100, Stop())
-    os.write(out_of, b"one\r\ntwo\nthr")
+    reading, writing = pipe
+    lines = Lines(reading, 100, Stop())
+    os.write(writing, b"one\r\ntwo\nthr")
     assert lines.ahead(3) == []
     assert lines.ahead(2) == [b"one", b"two"]  # and again: nothing was taken
     assert lines.ahead(2) == [b"one", b"two"]
     lines.skip(1)
-    os.write(out_of, b"ee\n")
+    os.write(writing, b"ee\n")
     assert lines.ahead(2) == [b"two", b"three"]
     assert [lines.read(), lines.read()] == [b"two", b"three"]
     assert lines.ahead(1) == []

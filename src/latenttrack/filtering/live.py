@@ -366,9 +366,9 @@ class LiveFilter:
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
         entry = self.log.find(id, None if time is None else self.feed.time(time))
-        if entry is not None or id is not None or self.interval is None:
-            return entry
-        return self.log.find(None, self._place(time)[0])  # its time may be a little off the grid
+        if entry is None and id is None and self.interval is not None:  # it may be a little off the grid
+            entry = self.log.find(None, self._place(time)[0])
+        return entry
 
     def _absence(self, time: object) -> str:
         """Why no step has this time."""

@@ -85,7 +85,7 @@ class Setup(NamedTuple):
     def __str__(self) -> str:
         size = "" if self.size == "usual" else f"{self.size} size"
         words = (_ANCHORS[self.anchor], size, _MEMORIES[self.memory], f"{self.dropout} dropout")
-        return ", ".join(word for word in (*words, f"{self.updates} updates") if word)
+        return ", ".join(filter(None, (*words, f"{self.updates} updates")))
 
 
 class Trial(NamedTuple):
@@ -161,8 +161,7 @@ def choose_settings(
 def _describe(name: str, setup: Setup) -> str:
     small = setup.size == "small" and name != "gru"
     size = "three small networks, mixed" if small else f"{setup.size} size"
-    words = (size, _MEMORIES[setup.memory], f"{setup.dropout} dropout")
-    return ", ".join(word for word in words if word)
+    return ", ".join(filter(None, (size, _MEMORIES[setup.memory], f"{setup.dropout} dropout")))
 
 
 class _Search:
@@ -246,9 +245,7 @@ class _Search:
             settings = {**self.base, **given, "anchor": anchor}
             self._settled[anchor] = settle(self.name, settings, self.task, self.series, TAIL)
         summary, hidden = _DROPOUT[setup.dropout]
-        chosen: dict[str, Any] = {"summary_dropout": summary, "hidden_dropout": hidden}
-        if setup.memory != "gru":
-            chosen["summariser"] = setup.memory
+        chosen = {"summariser": setup.memory, "summary_dropout": summary, "hidden_dropout": hidden}
         return {**self._settled[anchor], **(self._small if setup.size == "small" else {}), **chosen}
 
     @functools.cached_property
