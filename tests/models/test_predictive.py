@@ -13,7 +13,7 @@ from latenttrack.models.predictive import Predictive
 
 EPS = float(np.finfo(np.float32).eps)
 K = 4
-# Of the t distribution function: a closed form in single precision with a few roundings. Eight of them near 1.
+# Of the t distribution function: a closed form in single precision, a few roundings. Eight of them near 1.
 CDF_ERROR = 8 * EPS
 
 
