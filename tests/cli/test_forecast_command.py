@@ -67,7 +67,9 @@ def test_a_table_on_standard_output():
     assert [line[1] for line in lines] == list("12345")
     numbers = np.array([line[2:] for line in lines], float)
     assert np.all(np.diff(numbers[:, 2:], axis=1) > 0)
-    assert result.stderr == "latenttrack: the future of wind is not known, and counts as missing\n"
+    assert result.stderr == (
+        "latenttrack: the future of wind is not known: earlier rows of the stream stand in\n"
+    )
 
 
 def test_what_is_known_of_the_future_is_not_missed():

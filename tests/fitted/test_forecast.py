@@ -5,10 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import latenttrack as lt
 from latenttrack.data.feed import Feed
 from latenttrack.data.series import Series
+from latenttrack.filtering.overlap import Overlap
+from latenttrack.filtering.stand_ins import StandIns
 from latenttrack.models.registry import build
 from latenttrack.models.stack import build_stack
 from latenttrack.models.task import Task
@@ -111,23 +114,82 @@ def test_the_first_step_is_the_streams_own_prediction(preset, raw):
     [(1, 1, WRAPPED), (3, 3, {}), (2, 4, {"anchor": "last-label"})],
     ids=["preset", "network", "delay"],
 )
-def test_every_path_is_a_live_stream(horizon, delay, settings):
-    """A copy of the stream that hears a path's draws says what the path says, step by step."""
+def test_every_path_is_a_live_stream(horizon, delay, settings, monkeypatch):
+    """A copy of the stream that hears a path's rows and draws finds every draw where the path put it."""
     raw = make_raw(horizon=horizon, delay=delay)
     stream, said = live(untrained(raw, **settings), raw)
-    S, H = 3, horizon + 5
+    S, H, drawn = 3, horizon + 5, []
+    monkeypatch.setattr(Overlap, "push", _recorded(drawn, Overlap.push))
     found = stream.forecast(H, samples=S)
-    assert found.mean[horizon - 1] == pytest.approx(said.mean, abs=1e-4 * said.std)
+    assert found.unknown == ("wind",)
+    scores = np.array(drawn).T
+    stand_ins = StandIns(stream.log, 1, S)
     told = np.zeros((S, H - horizon, 2))
     for s in range(S):
-        twin = stream.copy()
+        twin, pits = stream.copy(), []
         for j in range(H - horizon):
-            answer = twin.predict({"level": found.paths[s, j]})
+            row = {"level": found.paths[s, j], "wind": stand_ins.rows(len(raw) + j)[s, 1]}
+            answer = twin.predict(row, time=raw.time[-1] + (1 + j) * HOUR)
             told[s, j] = answer.mean, answer.std**2
-    mean = told[:, :, 0].mean(axis=0)
-    variance = told[:, :, 1].mean(axis=0) + told[:, :, 0].var(axis=0)
-    np.testing.assert_allclose(found.mean[horizon:], mean, atol=2e-3 * said.std)
-    np.testing.assert_allclose(found.std[horizon:] ** 2, variance, rtol=5e-3)
+            pits.append(answer.surprise)
+        np.testing.assert_allclose(pits, ndtr(scores[s, : len(pits)]), atol=1e-3)
+    if horizon == 1:  # else errors overlap, and more is known of a label than its own forecast says
+        mean = told[:, :, 0].mean(axis=0)
+        variance = told[:, :, 1].mean(axis=0) + told[:, :, 0].var(axis=0)
+        assert found.mean[0] == pytest.approx(said.mean, abs=1e-4 * said.std)
+        np.testing.assert_allclose(found.mean[1:], mean, atol=2e-3 * said.std)
+        np.testing.assert_allclose(found.std[1:] ** 2, variance, rtol=5e-3)
+
+
+def _recorded(drawn, push):
+    def record(self, scores):
+        drawn.append(scores)
+        push(self, scores)
+
+    return record
+
+
+@pytest.mark.slow
+def test_the_fan_of_a_random_walk_opens_from_its_first_step():
+    """Four steps ahead the error is that of four shocks; of the next step three of them are known by now."""
+    rng, n, h = np.random.default_rng(1), 600, 4
+    y = np.cumsum(rng.normal(size=n))
+    label = np.append(y[h:], np.full(h, np.nan))
+    raw = Series(y[:, None], label, START + np.arange(n) * HOUR, ("y",), "y", delay=h, source="y", horizon=h)
+    prepared, _, pipeline = lt.prepare(raw, 0.9, calendar={}, missing=False)
+    model = lt.fit("last-label", prepared, pipeline=pipeline)
+    found = model.advance(raw).forecast(8, samples=2000)
+    # In units of what the model says of four steps.
+    np.testing.assert_allclose(found.std / found.std[3], np.sqrt(np.arange(1, 9) / 4), rtol=0.2)
+    assert abs(found.mean[0] - y[-1]) < 1.0
+    # The paths say the same as the fan.
+    np.testing.assert_allclose(found.paths.std(axis=0), found.std, rtol=0.12)
+    for level, quantile in found.quantiles.items():
+        below = (found.paths <= quantile).mean(axis=0)
+        np.testing.assert_allclose(below, level, atol=SE * np.sqrt(level * (1 - level) / 2000))
+    # Neighbours on a path are close, as in the stream (0.5); independent ones would be 1.41 apart.
+    assert np.diff(found.paths, axis=1).std() < 0.8 * found.std[3]
+
+
+def test_unknown_measurements_are_those_of_earlier_seasons():
+    """The tide goes on as it did, and takes the level with it."""
+    rng, n = np.random.default_rng(0), 240
+    tide = np.sin(2 * np.pi * np.arange(n) / 24)
+    level = np.append(0.0, 2.0 * tide[:-1]) + rng.normal(0, 0.1, n)
+    raw = Series(
+        np.column_stack([level, tide]),
+        np.append(level[1:], np.nan),
+        START + np.arange(n) * HOUR,
+        ("level", "tide"),
+        "level",
+        source="level",
+        horizon=1,
+        period=24,
+    )
+    found = regression(raw).forecast(48, samples=40)
+    assert found.unknown == ("tide",)
+    expected = 2.0 * np.sin(2 * np.pi * (n - 1 + np.arange(48)) / 24)
+    np.testing.assert_allclose(found.mean, expected, atol=0.15)
 
 
 def test_labels_from_elsewhere(raw, rls):
@@ -155,11 +217,9 @@ def test_labels_from_elsewhere(raw, rls):
 def _pending(stream):
     """The labels that the single path of seed 0 draws for steps whose label is not known."""
     from latenttrack.filtering.forecasting import _Paths
-    from latenttrack.fitted.stream import compiled
 
-    program = compiled(stream.model, stream.levels)
-    paths = _Paths(stream, program, stream.model.pipeline, 1, 0)
-    paths.wait(stream.log.newest.number)
+    paths = _Paths(stream, 1, 1, 0)
+    paths.draw_pending()
     return [float(drawn[0]) for drawn in paths.labels.values()]
 
 

@@ -68,7 +68,10 @@ def forecast(
     found = load(model).forecast(steps, recent, samples=samples, seed=seed)
     if found.unknown:
         columns = ", ".join(found.unknown)
-        click.echo(f"latenttrack: the future of {columns} is not known, and counts as missing", err=True)
+        click.echo(
+            f"latenttrack: the future of {columns} is not known: earlier rows of the stream stand in",
+            err=True,
+        )
     if paths is not None:
         write_bytes(paths, _paths(found).encode())
     if out is None:

@@ -5,13 +5,15 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtri
-from jaxtyping import Array, Float, Float32, PRNGKeyArray
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float, Float32
 
 from latenttrack.filtering.program import Program, Track
+from latenttrack.models.ladder import SPACING, lay_nodes
 from latenttrack.models.predictive import Predictive
 
 Tracks = Float32[Array, "S n"]
+_RAREST = 1e-6  # probability: beyond, single precision knows little of a distribution function
 _ROUNDS = 9  # of the search for a quantile: each leaves about a tenth of the bracket
 
 
@@ -36,19 +38,25 @@ class Fan:
         """The tracks after a step of each path, without a report, which nobody reads."""
         return self._roll(tracks, inputs)
 
-    def draw(self, tracks: Tracks, keys: Array) -> Float[np.ndarray, " S"]:
-        """One label from the forecast of each track, in original units."""
+    def draw(self, tracks: Tracks, scores: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+        """The label with the given normal score under the forecast of each track, in original units."""
         loc, scale = self._units
-        return loc + scale * np.asarray(self._draw(tracks, keys), np.float64)
+        return loc + scale * np.asarray(self._draw(tracks, jnp.asarray(scores, jnp.float32)), np.float64)
 
-    def mix(self, tracks: Tracks) -> Float[np.ndarray, " report"]:
-        """[mean, sd, quantiles...] of the equal mixture of the tracks' forecasts, in original units.
+    def mix(self, tracks: Tracks, means: Float[np.ndarray, " S"], sd: float) -> Float[np.ndarray, " report"]:
+        """[mean, sd, quantiles...] of what the paths expect, equally mixed, in original units.
 
         Averaging the paths' distributions, and not what was drawn from them, leaves out the noise of the last
         draw (Rao and Blackwell).
+
+        Args:
+            tracks: one for each path.
+            means: m_i; the score of path i's label is N(m_i, sd^2), see filtering/overlap.py.
+            sd: 1 and means of 0 if errors do not overlap.
         """
         loc, scale = self._units
-        found = scale * np.asarray(self._mix(tracks), np.float64)
+        expected = jnp.asarray(means, jnp.float32), jnp.float32(sd)
+        found = scale * np.asarray(self._mix(tracks, *expected), np.float64)
         found[0] += loc
         found[2:] += loc
         return found
@@ -57,28 +65,50 @@ class Fan:
         forecast, state = self._run(track, inputs)
         return self._pack(state, jnp.zeros(4 + len(self.levels)), forecast)
 
-    def _one_draw(self, track: Track, key: PRNGKeyArray) -> Float[Array, ""]:
-        return self._forecast(track).sample(key)
+    def _one_draw(self, track: Track, score: Float[Array, ""]) -> Float[Array, ""]:
+        level = jnp.clip(ndtr(score), _RAREST, 1.0 - _RAREST)
+        return self._forecast(track).quantiles(level[None])[0]
 
-    def _mixture(self, tracks: Tracks) -> Float[Array, " report"]:
+    def _mixture(
+        self, tracks: Tracks, means: Float[Array, " S"], width: Float[Array, ""]
+    ) -> Float[Array, " report"]:
         """[mean, sd, quantiles...] of standardised labels.
+
+        If path i says F_i and expects a score of N(m_i, s^2), its label lies below y with probability
+
+            C_i(y) = Phi((Phi^-1(F_i(y)) - m_i) / s)
+
+        The moments follow from those of the F_i as in models/warped.py, with D the mean of C_i - F_i:
+
+            E' = E - int D(y) dy,    E'(Y - E)^2 = Var - 2 int (y - E) D(y) dy
 
         The q-quantile lies within Cantelli's bounds,
 
             mean - sd sqrt((1 - q) / q)  and  mean + sd sqrt(q / (1 - q)),
 
         and is looked for in a bracket twice as wide, as variances are not all exact, and on the scale of
-        normal scores, where F is nearly a straight line.
+        normal scores, where the distribution function is nearly a straight line.
         """
         parts: Predictive = jax.vmap(self._forecast)(tracks)
-        means = jax.vmap(lambda part: part.mean)(parts)
-        noise = jax.vmap(lambda part: part.variance)(parts)
-        mean = jnp.mean(means)
-        sd = jnp.sqrt(jnp.mean(noise) + jnp.mean((means - mean) ** 2))
+
+        def scores(y: Array) -> Array:
+            F = jax.vmap(lambda part: part.cdf(y))(parts)
+            return ndtri(jnp.clip(F, _RAREST, 1.0 - _RAREST))
+
+        def lift(y: Array) -> Array:
+            each = scores(y)
+            return jnp.mean(ndtr((each - means) / width) - ndtr(each))
 
         def score(y: Array) -> Array:
-            F = jnp.mean(jax.vmap(lambda part: part.cdf(y))(parts))
-            return ndtri(jnp.clip(F, 1e-6, 1.0 - 1e-6))
+            F = jnp.mean(ndtr((scores(y) - means) / width))
+            return ndtri(jnp.clip(F, _RAREST, 1.0 - _RAREST))
+
+        centre, spread = _moments(parts)
+        place, slope = lay_nodes(SPACING)
+        D = spread * slope * jax.lax.map(lift, centre + spread * place)
+        mean = centre - jnp.sum(D)
+        variance = spread**2 - 2.0 * jnp.sum(spread * place * D) - jnp.sum(D) ** 2
+        sd = jnp.sqrt(jnp.maximum(variance, (1e-3 * spread) ** 2))
 
         def quantile(q: Array) -> Array:
             odds, goal = jnp.sqrt(q / (1.0 - q)), ndtri(q)
@@ -87,6 +117,14 @@ class Fan:
 
         quantiles = jax.vmap(quantile)(jnp.asarray(self.levels, jnp.float32))
         return jnp.concatenate([jnp.stack([mean, sd]), quantiles])
+
+
+def _moments(parts: Predictive) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean and standard deviation of the equal mixture of S forecasts."""
+    means = jax.vmap(lambda part: part.mean)(parts)
+    noise = jax.vmap(lambda part: part.variance)(parts)
+    mean = jnp.mean(means)
+    return mean, jnp.sqrt(jnp.mean(noise) + jnp.mean((means - mean) ** 2))
 
 
 def _crossing(

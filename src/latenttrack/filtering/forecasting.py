@@ -2,9 +2,11 @@
 
 At every new step each path has its own belief, its own memory of the pipeline and its own log of labels:
 
-    place       the row: what is known of the future, and the target as the path has drawn it
+    place       the row: what is known of the future, the target as the path has drawn it, and an earlier row
+                for all else (filtering/stand_ins.py)
     run         update with the label that is due, advance with x, predict: the live step, for S paths at once
-    draw        the label of the step from the path's own forecast, independent of all other draws
+    draw        the label of the step from the path's own forecast; where horizons overlap, errors are shared
+                with the steps before (filtering/overlap.py)
 
 A draw is heard of when it would have become known: as a measurement `horizon` steps later, as a label when it
 is due. Labels that are not known yet where the stream stands are drawn first, from the forecasts that were
@@ -18,14 +20,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import ndtri
 
-from latenttrack.data.features import Pipeline
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.fanning import fan_of
 from latenttrack.filtering.gate import Gate
 from latenttrack.filtering.live import LiveFilter
 from latenttrack.filtering.log import Entry
+from latenttrack.filtering.overlap import Overlap
 from latenttrack.filtering.program import Program, Track
+from latenttrack.filtering.stand_ins import StandIns
+
+_RAREST = 1e-6  # probability
 
 
 class Future(NamedTuple):
@@ -34,10 +40,12 @@ class Future(NamedTuple):
     Attributes:
         time: [H] as `Feed.time` gives it.
         rows: [H, F] measurements, NaN where they are not known.
+        season: steps after which measurements come again, about; 1 if that is not known.
     """
 
     time: list[int | float]
     rows: np.ndarray
+    season: int = 1
 
 
 class Past(NamedTuple):
@@ -66,7 +74,7 @@ class Forecast:
         quantiles: [H] by level.
         paths: [S, H] what was drawn; every row is one possible future.
         target: name of what is forecast.
-        unknown: measurements whose future is not known, and which count as missing there.
+        unknown: measurements whose future is not known, and for which earlier ones stand in.
         past: the newest known values of the target.
     """
 
@@ -80,9 +88,7 @@ class Forecast:
     past: Past = field(default_factory=lambda: Past(np.zeros(0), np.zeros(0)), repr=False)
 
 
-def roll(
-    live: LiveFilter, program: Program, pipeline: Pipeline, future: Future, *, samples: int, seed: int
-) -> Forecast:
+def roll(live: LiveFilter, future: Future, *, samples: int, seed: int) -> Forecast:
     """Roll a live filter forward; it stays as it is.
 
     With the newest step n, horizon h and k = 1..H, the target at n + k is the label of step n + k - h: for
@@ -90,22 +96,19 @@ def roll(
 
     Args:
         live: a filter with nothing left to run again (a copy of one is always in that state).
-        program: its model, compiled.
-        pipeline: makes its inputs.
         future: what is known of the H steps.
         samples: S, how many paths.
         seed: of the draws.
     """
-    feed, now = live.feed, newest_step(live).number
-    h = feed.horizon if feed.source is not None else 0
+    feed, h = live.feed, _horizon(live)
     if feed.delay < h:
         raise LatentTrackError(
             f"labels of this model are due {feed.delay} steps after their row but measured only after {h}: "
             "fit it without a delay, or with one that is not shorter than the horizon."
         )
-    paths = _Paths(live, program, pipeline, samples, seed)
-    for number in range(now - (h or feed.delay) + 1, now + 1):
-        paths.wait(number)
+    paths = _Paths(live, future.season, samples, seed)
+    paths.draw_pending()
+    now = paths.now
     ahead = len(future.time) - h
     for i in range(ahead):
         paths.step(now + 1 + i, future.time[i], future.rows[i])
@@ -116,7 +119,7 @@ def roll(
         time=np.array([feed.stamp(time) for time in future.time]),
         mean=fan[:, 0],
         std=fan[:, 1],
-        quantiles=dict(zip(program.levels, fan[:, 2:].T, strict=True)),
+        quantiles=dict(zip(live.levels, fan[:, 2:].T, strict=True)),
         paths=np.array([paths.labels[number] for number in numbers]).T,
         target=feed.source or feed.target,
         unknown=tuple(n for n, u in zip(feed.inputs, unknown, strict=True) if u and n != feed.source),
@@ -126,7 +129,7 @@ def roll(
 
 def newest_step(live: LiveFilter) -> Entry:
     """The step that a forecast begins after."""
-    newest, h = live.log.newest, live.feed.horizon if live.feed.source is not None else 0
+    newest, h = live.log.newest, _horizon(live)
     if newest is None or len(live.log) < h:
         raise LatentTrackError(
             f"the model has seen {len(live.log)} rows of this stream, too few to forecast from: "
@@ -135,37 +138,51 @@ def newest_step(live: LiveFilter) -> Entry:
     return newest
 
 
+def _horizon(live: LiveFilter) -> int:
+    """How many steps later the target is measured; 0 if it is no measurement."""
+    return live.feed.horizon if live.feed.source is not None else 0
+
+
 class _Paths:
     """S paths, from the newest step of a live filter on.
 
     Attributes:
+        now: number of that step.
         labels: [S] drawn labels, by the number of their step.
         fans: [2 + Q] mean, standard deviation and quantiles of these labels, likewise.
     """
 
-    def __init__(self, live: LiveFilter, program: Program, pipeline: Pipeline, samples: int, seed: int):
+    def __init__(self, live: LiveFilter, season: int, samples: int, seed: int):
+        self.now = newest_step(live).number
         self.labels: dict[int, np.ndarray] = {}
         self.fans: dict[int, np.ndarray] = {}
-        self._live, self._program, self._pipeline = live, program, pipeline
+        self._live, self._program = live, live.program
         self._samples, self._key = samples, jax.random.key(seed)
-        self._fan = fan_of(program)
+        self._fan = fan_of(live.program)
         # On JAX's own device: S paths keep more than one core busy.
-        first = np.asarray(_first_belief(live, program))
+        first = np.asarray(_first_belief(live))
         self._tracks = jnp.tile(jnp.asarray(first), (samples, 1))
         self._memories = [live.memory] * samples
         self._features: dict[int, np.ndarray] = {}  # [S, F'] by step
         self._low, self._high = _limits(live.gate)
+        self._stand_ins = StandIns(live.log, season, samples)
+        self._pending = range(self.now - (_horizon(live) or live.feed.delay) + 1, self.now + 1)
+        known = [_score(e, live.program) for e in live.log.entries if e.number < self._pending.start]
+        self._overlap = Overlap(np.array(known), live.feed.delay, samples, seed)
 
-    def wait(self, number: int) -> None:
-        """Draw a label that the live filter waits for, from the forecast that was given out."""
-        entry = self._live.log.get(number)
-        if entry is None or entry.forecast is None:
-            return
-        if entry.label == entry.label:  # it came early
-            self.labels[number] = np.full(self._samples, entry.label)
-            self.fans[number] = np.array([entry.label, 0.0, *[entry.label] * len(self._program.levels)])
-            return
-        self._draw(number, jnp.asarray(np.asarray(entry.forecast))[None])
+    def draw_pending(self) -> None:
+        """Draw the labels that the live filter waits for, from the forecasts that were given out."""
+        for number in self._pending:
+            entry = self._live.log.get(number)
+            if entry is None or entry.forecast is None:
+                continue
+            if entry.label == entry.label:  # it came early
+                self.labels[number] = np.full(self._samples, entry.label)
+                self.fans[number] = np.array([entry.label, 0.0, *[entry.label] * len(self._live.levels)])
+                self._overlap.push(np.full(self._samples, _score(entry, self._program)))
+            else:
+                track = jnp.asarray(np.asarray(entry.forecast))
+                self._draw(number, jnp.tile(track, (self._samples, 1)))
 
     def step(self, number: int, time: int | float, row: np.ndarray) -> None:
         """Run a step that is still to come, and draw its label.
@@ -176,15 +193,15 @@ class _Paths:
             row: [F] what is known of it.
         """
         feed = self._live.feed
-        rows = np.tile(row, (self._samples, 1))
+        rows = np.where(np.isnan(row), self._stand_ins.rows(number), row)
         if feed.source in feed.inputs:
             measured = self.labels.get(number - feed.horizon)
             rows[:, feed.inputs.index(feed.source)] = math.nan if measured is None else measured
         rows = self._through_gate(rows, slice(None, -1))
         due_x, due_y = self._due(number - feed.delay)
-        inputs = []
+        inputs, pipeline = [], self._live.pipeline
         for s, memory in enumerate(self._memories):
-            features, self._memories[s] = self._pipeline.follow(memory, time, rows[s], label=float(due_y[s]))
+            features, self._memories[s] = pipeline.follow(memory, time, rows[s], label=float(due_y[s]))
             inputs.append(self._program.inputs(due_x[s], float(due_y[s]), features, number))
         packed, F = np.array(inputs), due_x.shape[1]
         self._features[number] = packed[:, F : 2 * F]
@@ -192,11 +209,13 @@ class _Paths:
         self._draw(number, self._tracks)
 
     def _draw(self, number: int, tracks: jax.Array) -> None:
-        """Label and fan of a step from its tracks: [S, n], or [1, n] if all are alike."""
-        keys = jax.random.split(jax.random.fold_in(self._key, number), self._samples)
-        each = jnp.broadcast_to(tracks, (self._samples, tracks.shape[1]))
-        self.labels[number] = self._fan.draw(each, keys)
-        self.fans[number] = self._fan.mix(tracks)
+        """Label and fan of a step from its tracks [S, n]."""
+        expected, sd = self._overlap.mean, self._overlap.sd
+        chance = jax.random.normal(jax.random.fold_in(self._key, number), (self._samples,))
+        scores = expected + sd * np.asarray(chance)
+        self.labels[number] = self._fan.draw(tracks, scores)
+        self.fans[number] = self._fan.mix(tracks, expected, sd)
+        self._overlap.push(scores)
 
     def _due(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Features [S, F'] and label [S] of the step whose label is due; NaN if there is none."""
@@ -204,7 +223,7 @@ class _Paths:
             return self._features[number], self._usable(number)
         entry = self._live.log.get(number)
         if entry is None:
-            nothing = np.zeros((self._samples, len(self._pipeline.names)), np.float32)
+            nothing = np.zeros((self._samples, len(self._live.pipeline.names)), np.float32)
             return nothing, np.full(self._samples, math.nan)
         features = np.tile(entry.features, (self._samples, 1))
         if number in self.labels:
@@ -222,10 +241,18 @@ class _Paths:
         return np.where((values < low) | (values > high), math.nan, values)
 
 
-def _first_belief(live: LiveFilter, program: Program) -> Track:
+def _score(entry: Entry, program: Program) -> float:
+    """Normal score of a known label under the forecast that was given out for it; NaN if there is none."""
+    if entry.forecast is None or entry.held or math.isnan(entry.label):
+        return math.nan
+    pit = program.score(entry.forecast, entry.label)[0] if math.isnan(entry.pit) else entry.pit
+    return float(ndtri(min(max(pit, _RAREST), 1.0 - _RAREST)))
+
+
+def _first_belief(live: LiveFilter) -> Track:
     """The belief that the next step begins from; see `Entry.begin`."""
     if live.begin == "renew":
-        return program.renew(live.belief)
+        return live.program.renew(live.belief)
     return live.origin if live.begin == "restart" else live.belief
 
 

@@ -9,7 +9,7 @@ from latenttrack.data.recent import Rows, read_covariates, read_rows
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.forecasting import Forecast, Future, newest_step, roll
 from latenttrack.fitted.model import Model
-from latenttrack.fitted.stream import Stream, compiled
+from latenttrack.fitted.stream import Stream
 
 
 def require_one_stream(model: Model) -> None:
@@ -47,10 +47,8 @@ def forecast(
         known.append(take_in(stream, read_rows(recent, stream.feed, clock=clock, key=file.get("key"))))
     if covariates is not None:
         known.append(read_covariates(covariates, stream.feed, clock=clock))
-    assert model.pipeline is not None
-    program = compiled(model, stream.levels)
     future = _future(stream, int(steps), known)
-    return roll(stream, program, model.pipeline, future, samples=int(samples), seed=int(seed))
+    return roll(stream, future, samples=int(samples), seed=int(seed))
 
 
 def _file(model: Model) -> dict[str, Any]:
@@ -97,7 +95,7 @@ def _future(stream: Stream, steps: int, known: list[Rows]) -> Future:
                 )
         inside = (places >= 0) & (places < steps)
         rows[places[inside]] = np.where(np.isnan(table.x[inside]), rows[places[inside]], table.x[inside])
-    return Future(times, rows)
+    return Future(times, rows, stream.model.task.period or 1)
 
 
 def _times(stream: Stream, steps: int, known: list[Rows]) -> list[int | float]:

@@ -126,7 +126,7 @@ class Stream(LiveFilter):
 
         The stream stays as it is. Sampled paths go on as it would, each with its own belief and its own
         labels (filtering/forecasting.py). For a model with a horizon of h steps the first h are what it has
-        given out already, at h rows one after another: a model with a horizon of 1 knows more of them.
+        given out already, at h rows one after another, narrowed by the labels that came since.
 
         Args:
             steps: H, how many.
@@ -134,7 +134,8 @@ class Stream(LiveFilter):
                 reads it. Older rows are skipped. In rows after the last known target the other columns are
                 taken for the known future.
             covariates: what is known of the steps to come, likewise; without a column of times, row k is the
-                k-th of them. Measurements that are not known count as missing (`Forecast.unknown`).
+                k-th of them. For measurements that are not known (`Forecast.unknown`) those at the same time
+                of earlier seasons stand in.
             samples: S, how many paths.
             seed: of the draws; the same seed gives the same forecast.
 
