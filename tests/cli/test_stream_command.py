@@ -318,3 +318,19 @@ def test_an_idle_stream_is_kept(place, tmp_path):
         process.stdout.readline()
         wait_for(lambda: lt.resume(snapshot).extra["read"] == 1)
         process.kill()
+
+
+def test_a_second_process_with_the_same_snapshot_is_refused(place, whole, tmp_path):
+    """And does no harm to the first, which is killed at last: then there is nobody to wait for."""
+    out, snapshot = tmp_path / "out.jsonl", tmp_path / "s.state"
+    options = ("--out", out, "--snapshot", snapshot, "--every", 0)
+    with place.start(*options, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as first:
+        first.stdin.write(b"".join(place.lines[:20]))
+        first.stdin.flush()
+        assert wait_for(lambda: has_changed(out, 0) and snapshot.exists(), first)
+        sentence = place.refusal("--in", whole, "--out", tmp_path / "other.jsonl", "--snapshot", snapshot)
+        assert "in use by another process" in sentence
+        first.kill()
+    place.run("--in", whole, *options)
+    assert out.read_bytes() == place.said
+    assert not list(tmp_path.glob(".*"))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from latenttrack.errors import LatentTrackError
-from latenttrack.store.atomic import open_atomic, require_writable, write_bytes
+from latenttrack.store.atomic import hold, open_atomic, require_writable, write_bytes
 
 # Rewrites a file for ever, with one letter at a time, in many small pieces: a kill mostly lands in the midst.
 REWRITER = """
@@ -174,3 +174,59 @@ def test_killed_writer_never_leaves_half_a_file(tmp_path):
                 writer.kill()
         assert is_whole(path.read_bytes())
     assert len(seen) > 1  # it really was being rewritten
+
+
+HOLDER = """
+import sys
+from latenttrack.store.atomic import hold
+with hold(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start_holder(path):
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_file_that_another_process_holds_is_refused(tmp_path):
+    path, link = tmp_path / "s.state", tmp_path / "link"
+    link.symlink_to(path)
+    with start_holder(path) as other:
+        for name in (path, link):
+            with pytest.raises(LatentTrackError, match="in use by another process"), hold(name):
+                pass
+        with hold(tmp_path / "else"):  # its neighbours are free
+            pass
+        other.communicate("")
+    with hold(path):
+        assert not path.exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["link"]  # no lock is left behind
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    with start_holder(tmp_path / "s.state") as victim:
+        victim.kill()
+    with hold(tmp_path / "s.state"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_was_removed_in_between_protects_nothing(tmp_path, monkeypatch):
+    """Opened just before its holder removed it: another one is made."""
+    lock, opened = tmp_path / ".s.state.lock", os.open
+
+    def open_and_lose(path, *options):
+        descriptor = opened(path, *options)
+        monkeypatch.setattr(os, "open", opened)
+        lock.unlink()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_lose)
+    with hold(tmp_path / "s.state"):
+        assert lock.exists()
+        with pytest.raises(LatentTrackError, match="in use"), hold(tmp_path / "s.state"):
+            pass

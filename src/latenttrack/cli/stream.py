@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from latenttrack.cli.lines import Lines, Output, Stop
 from latenttrack.cli.runtime import cache_compiled_programs
 from latenttrack.errors import LatentTrackError
-from latenttrack.store.atomic import require_writable
+from latenttrack.store.atomic import hold, require_writable
 
 if TYPE_CHECKING:
     from latenttrack.fitted.model import Model
@@ -96,7 +96,8 @@ def stream(
 
     fitted, stop = load(model), Stop()
     # Opened before the model is compiled, so that a wrong name is answered at once.
-    with _reading(source) as into, _writing(target) as out_of:
+    held = contextlib.nullcontext() if snapshot is None else hold(snapshot)
+    with held, _reading(source) as into, _writing(target) as out_of:
         resumed = snapshot is not None and snapshot.exists()
         choices: dict[str, Any] = {"gate": gate, "buffer": buffer, "alarm": alarm}
         if resumed:

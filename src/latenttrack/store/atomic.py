@@ -82,6 +82,60 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         raise LatentTrackError(_explain(Path(path), error)) from error
 
 
+@contextlib.contextmanager
+def hold(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep a file that will be written again and again from a second process that would do the same.
+
+    The lock is a file `.NAME.lock` beside it. The system gives it up however a process ends, so that what a
+    killed one leaves behind is in nobody's way. On Windows, and where a file system knows no locks, nothing
+    is held.
+
+    Args:
+        path: The file; it need not exist.
+
+    Raises:
+        LatentTrackError: If another process holds it.
+    """
+    target = Path(path).resolve()
+    lock = target.with_name(f".{target.name}.lock")
+    try:
+        descriptor = _lock(lock)
+    except BlockingIOError:
+        raise LatentTrackError(
+            f"{str(path)!r} is in use by another process: stop that one, or give a file of its own to each"
+        ) from None
+    except OSError as error:
+        raise LatentTrackError(_explain(Path(path), error)) from error
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                lock.unlink()
+            os.close(descriptor)
+
+
+def _lock(lock: Path) -> int | None:
+    """An open file that is locked, None where that cannot be; `BlockingIOError` if another has locked it."""
+    if os.name == "nt":
+        return None
+    import fcntl
+
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have removed it since it was opened here: then it protects nothing.
+            if lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat()):
+                return descriptor
+            os.close(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.ENOLCK, errno.ENOTSUP):
+                return None
+            raise
+
+
 def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder, and those above it, unless it is there.
 
