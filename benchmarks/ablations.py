@@ -65,7 +65,7 @@ _WITH = {
     "anchor": ("anchor_settings", "anchor_scale"),
     "informant": ("informant_settings",),
     "safety_net": ("safety_net_settings", "safety_net_start"),
-    "recalibrate": ("recalibrate_prior", "recalibrate_start"),
+    "recalibrate": ("recalibrate_prior", "recalibrate_start", "recalibrate_spread"),
 }
 # `latent-track` has these by default, the others must be told.
 _OWN = {"head": "student-t", "skip": True, "prompt": True, "encoder_size": 32}

@@ -110,6 +110,7 @@ def build(
     recalibrate: bool = False,
     recalibrate_prior: float = 1000.0,
     recalibrate_start: Sequence[float] | None = None,
+    recalibrate_spread: Sequence[float] | None = None,
     transform: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AbstractTracker:
@@ -131,6 +132,7 @@ def build(
         recalibrate: whether the forecasts that come out of all that are recalibrated online.
         recalibrate_prior: pseudo-counts; the fewer, the sooner and the further it corrects.
         recalibrate_start: first counts of the histogram of PITs; None: nothing counted.
+        recalibrate_spread: how many labels that was, and the sum of their squared normal scores.
         transform: the bend of the labels that all of that hears and forecasts (see `fit_transform`), or None.
         **settings: the builder's keyword arguments, where they differ from its defaults.
     """
@@ -150,7 +152,8 @@ def build(
         net, own = _tuples(safety_net), safety_net_settings or {}
         tracker = _average(name, tracker, task, net, own, safety_net_start)
     if recalibrate:
-        tracker = _recalibrate(name, tracker, task, recalibrate_prior, recalibrate_start)
+        start = (recalibrate_start, recalibrate_spread)
+        tracker = _recalibrate(name, tracker, task, recalibrate_prior, *start)
     return tracker if transform is None else Transformed(tracker, Curve(**transform))
 
 
@@ -195,12 +198,19 @@ def _average(
 
 
 def _recalibrate(
-    name: str, inner: AbstractTracker, task: Task, prior: float, start: Sequence[float] | None
+    name: str,
+    inner: AbstractTracker,
+    task: Task,
+    prior: float,
+    start: Sequence[float] | None,
+    spread: Sequence[float] | None,
 ) -> Recalibrated:
     check_prior(name, prior)
     tracker = Recalibrated(inner, task.size, task.delay, prior=float(prior))
     check_start(name, "recalibrate_start", start, tracker.bins)
-    return tracker if start is None else replace(tracker, start=tuple(start))
+    check_start(name, "recalibrate_spread", spread, 2)
+    tracker = tracker if start is None else replace(tracker, start=tuple(start))
+    return tracker if spread is None else replace(tracker, start_spread=tuple(spread))
 
 
 def build_reference(name: str, task: Task, **settings: Any) -> AbstractReference:

@@ -45,7 +45,7 @@ class Warped(Predictive):
 
     def warp(self, p: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """H(p), for 0 <= p <= 1."""
-        return _piecewise(p, self.knots)
+        return piecewise(p, self.knots)
 
     def unwarp(self, q: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """H^-1(q), for 0 < q < 1."""
@@ -117,11 +117,11 @@ def lift(
 
     In the tails, which the moments weigh by their distance, the rounding of the larger one would be all.
     """
-    up, down = _piecewise(F, knots), _piecewise(S, 1.0 - knots[::-1])
+    up, down = piecewise(F, knots), piecewise(S, 1.0 - knots[::-1])
     return up, down, jnp.where(F < 0.5, up - F, S - down)
 
 
-def _piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Float[Array, "*shape"]:
+def piecewise(p: Float[Array, "*shape"], knots: Float[Array, " edges"]) -> Float[Array, "*shape"]:
     """The function on [0, 1] that is linear between equally spaced knots."""
     B = knots.shape[0] - 1
     i = find_bin(p, B)

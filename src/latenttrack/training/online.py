@@ -56,7 +56,8 @@ def learn_online(tracker: AbstractTracker, series: Series) -> Learned:
     chosen = {
         "recalibrate": True,
         "recalibrate_prior": _PRIORS[best],
-        "recalibrate_start": _mean(first[best]),
+        "recalibrate_start": _mean(first[best].counts),
+        "recalibrate_spread": _mean(first[best].spread),
     }
     return Learned(best, {**start, **chosen})
 
