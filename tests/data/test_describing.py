@@ -261,3 +261,57 @@ def test_facts_for_programs():
     assert values["sentinels"] == [[0.0, "wind"]]
     assert (values["interval"], values["delay"], values["inputs"]) == (3600.0, 3, ["wind", "power"])
     assert values["span"] == ["2024-01-01 00:00", "2024-01-03 11:00"]
+
+
+def test_rows_out_of_order_are_put_in_order():
+    """Newest first, as many exports are."""
+    forward, _ = described(table(), horizon=2)
+    backward = {name: column[::-1] for name, column in table().columns.items()}
+    series, description = described(backward, horizon=2)
+    assert "the rows were not in order of time, and are put in order" in facts(description)["time"]
+    np.testing.assert_array_equal(series.x, forward.x)
+    np.testing.assert_array_equal(series.time, forward.time)
+
+
+def test_of_rows_with_one_time_the_first_is_kept():
+    plain, _ = described(table())
+    twice = {name: np.append(column, column[[3, 3, 7]]) for name, column in table().columns.items()}
+    twice["wind"][-3:] = -1.0
+    series, description = described(twice)
+    assert facts(description)["repeated"] == ["3 rows have the time of an earlier one, and are left out"]
+    assert description.rows == N + 3
+    np.testing.assert_array_equal(series.x, plain.x)
+
+
+def test_streams_are_put_in_order_one_by_one():
+    half = N // 2
+    order = np.random.default_rng(0).permutation(N)
+    site = np.repeat(["north", "south"], half)
+    whole = table(ts=np.tile(HOURS[:half], 2), site=site)
+    series, description = described(
+        {name: column[order] for name, column in whole.columns.items()}, key="site"
+    )
+    assert (description.moved, description.repeated) == (True, 0)
+    for place, name in enumerate(series.keys):
+        here = series.key == place
+        np.testing.assert_array_equal(series.time[here], HOURS[:half])
+        np.testing.assert_array_equal(series.x[here, 0], whole.columns["wind"][site == name])
+
+
+def test_years_months_days_and_hours_make_a_clock():
+    """As in the Beijing air file."""
+    days = HOURS.astype("datetime64[D]")
+    parts = {
+        "Year": days.astype("datetime64[Y]").astype(int) + 1970.0,
+        "month": days.astype("datetime64[M]").astype(int) % 12 + 1.0,
+        "day": (days - days.astype("datetime64[M]")).astype(int) + 1.0,
+        "hour": np.arange(N) % 24.0,
+    }
+    series, description = described(table(ts=None, **parts))
+    assert facts(description)["time"] == ["Year, month, day and hour: every hour, no gaps"]
+    assert description.to_dict()["time"] == ["Year", "month", "day", "hour"]
+    assert series.names == ("wind", "power")
+    np.testing.assert_array_equal(series.time, HOURS)
+    # Impossible dates, or none, make no clock.
+    for day in (None, parts["day"] + 30.0):
+        assert described(table(ts=None, **parts | {"day": day})).description.clock == ()

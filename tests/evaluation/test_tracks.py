@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from latenttrack.data import prepare
+from latenttrack.data.describing import Selection
 from latenttrack.errors import LatentTrackError
-from latenttrack.evaluation.tracks import TRACKS, File, file_track, find_track
+from latenttrack.evaluation.tracks import TRACKS, file_track, find_track
 from latenttrack.models.registry import MODELS, REFERENCES
 from latenttrack.training.presets import FAMILIES, PAPERS, TREES, preset
 
@@ -66,7 +67,7 @@ def test_a_file_of_ones_own_is_a_track(tmp_path, clock):
     rows = [f"{time if clock else i},{i % 7},{i}" for i, time in enumerate(hours)]
     path = tmp_path / "plant.csv"
     path.write_text("\n".join(["when,load,power", *rows]))
-    track = file_track(File(path, "power"), horizon=2)
+    track = file_track(Selection(path, "power", horizon=2))
     series = track.load()
     assert (track.name, series.delay, series.target) == ("plant", 2, "power")
     # Gaps become rows of missing values where there is a clock.

@@ -12,6 +12,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from latenttrack.cli.runtime import cache_compiled_programs
+from latenttrack.cli.telling import tell_file
+from latenttrack.data.describing import Selection, understand
+from latenttrack.data.suspects import parse_sentinel
 from latenttrack.errors import LatentTrackError
 
 if TYPE_CHECKING:
@@ -57,7 +60,12 @@ _FILTERING = 3
     default=None,
     help="For a FILE: steps until a label is known; by default it is known when it is measured.",
 )
-@click.option("--sentinel", type=float, multiple=True, help="For a FILE: a number that means missing.")
+@click.option(
+    "--sentinel",
+    multiple=True,
+    metavar="NUMBER",
+    help="For a FILE: a number that means missing; COLUMN=NUMBER in one column alone. May be repeated.",
+)
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=None, help="By default runs/TRACK.")
 @click.option("--list", "listed", is_flag=True, help="List the tracks.")
 def bench(
@@ -71,7 +79,7 @@ def bench(
     time: str | None,
     horizon: int,
     delay: int | None,
-    sentinel: tuple[float, ...],
+    sentinel: tuple[str, ...],
     out: Path | None,
     listed: bool,
 ) -> None:
@@ -100,7 +108,10 @@ def bench(
     names = None if models is None else tuple(dict.fromkeys(n.strip() for n in models.split(",")))
     chosen = Bench(found, out or Path("runs") / found.name, names, seeds, epochs, rows, data_dir)
     console = Console(highlight=False)
-    console.print(f"[bold]{found.name}[/]: {found.summary}.")
+    if found.file is None:
+        console.print(f"[bold]{found.name}[/]: {found.summary}.")
+    else:
+        tell_file(console, understand(found.file).description)
     with Progress(
         TextColumn("[bold]{task.description:<32}"),
         BarColumn(),
@@ -124,10 +135,10 @@ def _own_file(
     time: str | None,
     horizon: int,
     delay: int | None,
-    sentinel: Sequence[float],
+    sentinel: Sequence[str],
 ) -> "Track | None":
     """A track on the user's file; None if `path` is none."""
-    from latenttrack.evaluation.tracks import File, file_track
+    from latenttrack.evaluation.tracks import file_track
 
     if target is None and not Path(path).is_file():
         return None
@@ -135,7 +146,8 @@ def _own_file(
         raise LatentTrackError(f"there is no file {path}: --target goes with a file of your own.")
     if target is None:
         raise LatentTrackError(f"bench {path} needs --target: the column to predict.")
-    return file_track(File(Path(path), target, time, tuple(sentinel)), horizon, delay)
+    missing = tuple(map(parse_sentinel, sentinel))
+    return file_track(Selection(Path(path), target, time, horizon=horizon, delay=delay, sentinels=missing))
 
 
 class _Shown:

@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from latenttrack.cli.runtime import cache_compiled_programs
+from latenttrack.cli.telling import aligned, tell_file
 from latenttrack.data.describing import Description, Selection
 from latenttrack.data.suspects import parse_sentinel
 from latenttrack.errors import LatentTrackError
@@ -178,8 +178,7 @@ class _Shown:
         self._task = self._progress.add_task("looking at the data", total=_TRIALS + seeds + 1)
 
     def understood(self, description: Description) -> None:
-        self._console.print(_plain(str(description.selection.source)), style="bold")
-        self._console.print(_aligned(description.lines()))
+        tell_file(self._console, description)
         self._progress.start()
         self._begin = clock.perf_counter()
 
@@ -216,7 +215,7 @@ def _tell(console: Console, report: "FitReport", seconds: float) -> None:
     told = [("learned from", f"the first {len(parts.past):,} rows, in {duration(seconds)}")]
     told += [("chosen", words) for words in report.model.record.get("choices", parts.suited.words)]
     told += [("held out", f"the newest {len(parts.future):,}, {first} to {last}, predicted one by one")]
-    console.print(_aligned(told))
+    console.print(aligned(told))
     console.print()
     console.print(_scores(report.judgement))
     console.print()
@@ -242,20 +241,3 @@ def _scores(judgement: "Judgement") -> Table:
         cells = (number(nll, 3), number(crps, 3), number(mse**0.5, 3), f"{100 * coverage:.1f} %", behind)
         shown.add_row(name, *cells, style="bold" if name == model else None)
     return shown
-
-
-def _aligned(told: list[tuple[str, str]]) -> Table:
-    """Facts below each other; a heading that repeats is written once."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column()
-    before = ""
-    for heading, facts in told:
-        grid.add_row("" if heading == before else heading, _plain(facts))
-        before = heading
-    return grid
-
-
-def _plain(text: str) -> Text:
-    """Text that can neither style nor steer the terminal: names come from a file."""
-    return Text(text if text.isprintable() else repr(text))

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order
 from latenttrack.data.intervals import find_interval
-from latenttrack.data.reading import choose_time, on_a_grid, read_table, require_columns, to_series
+from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
-from latenttrack.data.sifting import Clock, Dropped, Sifted, adds_up, find_clock, sift
+from latenttrack.data.sifting import Dropped, Sifted, adds_up, sift
 from latenttrack.data.suspects import Sentinel, Suspect, find_suspects, mask_sentinels, remedies
 from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
@@ -72,6 +73,8 @@ class Description:
         usual: share of the differences that are the interval.
         regular: whether all times lie on a grid of that interval.
         gaps: in that grid.
+        moved: whether the rows were not in order of time.
+        repeated: rows with the time of an earlier one, which are left out.
         inputs: the columns that are inputs.
         dropped: the others, and why.
         missing: values missing in the rows of the file, by input or target; only where there are some.
@@ -95,10 +98,16 @@ class Description:
     masked: dict[Sentinel, int] = field(default_factory=dict)
     suspects: dict[Sentinel, tuple[Suspect, ...]] = field(default_factory=dict)
     given_away: bool = False
+    moved: bool = False
+    repeated: int = 0
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
         told = [("rows", self._rows()), ("time", self._time())]
+        if self.moved:
+            told.append(("time", "the rows were not in order of time, and are put in order"))
+        if self.repeated:
+            told.append(("repeated", _repeated(self.repeated)))
         told += [
             ("predicted", self._predicted()),
             ("inputs", ", ".join(self.inputs) or "only the label's past"),
@@ -141,7 +150,7 @@ class Description:
     def _time(self) -> str:
         if self.interval is None:
             return "no column of times, so a row is a step; if there is one, name it with --time"
-        name, every = " and ".join(self.clock), _duration(self.interval)
+        name, every = _listed(self.clock), _duration(self.interval)
         if not self.regular:
             return f"{name}: irregular ({_share(self.usual)} of the rows {every} apart), so a row is a step"
         every = every.removeprefix("1 ")
@@ -184,7 +193,8 @@ def understand(selection: Selection) -> Understood:
     """
     raw = read_table(selection.source)
     clock = _clock(raw, selection)
-    table = clock.table if clock else raw
+    ordered = in_order(clock.table, clock.name, selection.key) if clock else Ordered(raw)
+    table = ordered.table
     masked = mask_sentinels(table, selection.sentinels)
     require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
     sifted = _inputs(masked, clock, selection)
@@ -221,6 +231,8 @@ def understand(selection: Selection) -> Understood:
             masked=_masked(table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
+            moved=ordered.moved,
+            repeated=ordered.repeated,
         ),
     )
 
@@ -228,8 +240,7 @@ def understand(selection: Selection) -> Understood:
 def _clock(table: Table, selection: Selection) -> Clock | None:
     if selection.time is not None:
         require_columns(table, [selection.time])
-    name = choose_time(table, selection.time, exclude=(selection.target, selection.key))
-    return None if name is None else find_clock(table, name, selection.key)
+    return find_clock(table, selection.time, selection.key, exclude=(selection.target, selection.key))
 
 
 def _inputs(table: Table, clock: Clock | None, selection: Selection) -> Sifted:
@@ -244,7 +255,7 @@ def _inputs(table: Table, clock: Clock | None, selection: Selection) -> Sifted:
             )
         return Sifted(tuple(dict.fromkeys(selection.features)), ())
     parts = clock.parts if clock else ()
-    time = clock.table.columns[clock.name] if clock else None
+    time = table.columns[clock.name] if clock else None
     return sift(
         table,
         target,
@@ -292,6 +303,18 @@ def _counts(counts: dict[str, int]) -> str:
     named = ", ".join(f"{name} {_times(count)}" for name, count in ordered[:_MOST_NAMED])
     left = len(ordered) - _MOST_NAMED
     return f"{named} and {left} more columns" if left > 0 else named
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Such as "year, month and day"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _repeated(rows: int) -> str:
+    if rows == 1:
+        return "1 row has the time of an earlier one, and is left out"
+    return f"{rows:,} rows have the time of an earlier one, and are left out"
 
 
 def _times(count: int) -> str:

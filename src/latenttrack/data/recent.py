@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latenttrack.data.clocks import in_order, read_clock
 from latenttrack.data.feed import Feed
 from latenttrack.data.reading import choose_time, to_series
 from latenttrack.data.tables import Table, read_table
 from latenttrack.errors import LatentTrackError
-
-_HOUR = np.timedelta64(3_600_000_000_000, "ns")
 
 
 class Rows(NamedTuple):
@@ -46,7 +45,7 @@ def read_rows(source: object, feed: Feed, *, clock: Sequence[str] = (), key: str
     Args:
         source: what `read_table` reads.
         feed: how the model reads rows.
-        clock: the columns that make the time: one, or dates and hours; () takes the only one there is.
+        clock: the columns that make the time (data/clocks.py); () takes the only one there is.
         key: the column that says which stream a row is of; all rows must be of one.
     """
     table = read_table(source)
@@ -90,8 +89,11 @@ def _rows(table: Table, feed: Feed, clock: Sequence[str], key: str | None) -> Ro
     target = target_column(feed)
     others = [name for name in feed.inputs if name != target]
     time = _clock(table, feed, clock)
+    if time is not None:
+        name, moments = time
+        table = in_order(Table({**table.columns, name: moments}, table.source), name, key).table
     series = to_series(
-        table if time is None else Table({**table.columns, time[0]: time[1]}, table.source),
+        table,
         target=target,
         time=False if time is None else time[0],
         key=key if key in table.columns else None,
@@ -112,11 +114,9 @@ def _clock(table: Table, feed: Feed, parts: Sequence[str]) -> tuple[str, np.ndar
     """Name and values of the column of times; None without one."""
     if not feed.clock:
         return None
-    name = parts[0] if parts else choose_time(table, None, exclude=(target_column(feed),))
-    if name is None:
-        return None
-    column = table.columns[name]
-    if len(parts) == 2 and column.dtype.kind == "M":
-        # A file of dates and hours; see `find_clock`.
-        return name, column + table.columns[parts[1]].astype(np.int64) * _HOUR
-    return name, column
+    found = tuple(parts) or _only(choose_time(table, None, exclude=(target_column(feed),)))
+    return (found[0], read_clock(table, found)) if found else None
+
+
+def _only(name: str | None) -> tuple[str, ...]:
+    return () if name is None else (name,)

@@ -1,7 +1,4 @@
-"""Which columns of a table are worth having as inputs, which are not, and why.
-
-Also the clock where a table has spread it over two columns: dates, and hours from 0 to 23.
-"""
+"""Which columns of a table are worth having as inputs, which are not, and why."""
 
 from typing import NamedTuple
 
@@ -11,7 +8,6 @@ from latenttrack.data.columns import not_a_number
 from latenttrack.data.reading import Table
 
 _SAME = 0.99  # share of the telling rows in which a copy must equal the original
-_HOUR = np.timedelta64(3_600_000_000_000, "ns")
 _ROUNDING = 1e-9
 _UNEXPLAINED = 1e-6  # share of the variance: less is an identity, up to the digits of the file
 
@@ -28,14 +24,6 @@ class Sifted(NamedTuple):
 
     inputs: tuple[str, ...]
     dropped: tuple[Dropped, ...]
-
-
-class Clock(NamedTuple):
-    """A table whose `name` column is its time, and the columns of the file that made it."""
-
-    table: Table
-    name: str
-    parts: tuple[str, ...]
 
 
 def sift(
@@ -78,33 +66,6 @@ def adds_up(x: np.ndarray, y: np.ndarray) -> bool:
     terms = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / np.ptp(x, axis=0)])
     rest = y - terms @ np.linalg.lstsq(terms, y, rcond=None)[0]
     return bool(rest.var() <= _UNEXPLAINED * y.var())
-
-
-def find_clock(table: Table, name: str, key: str | None) -> Clock:
-    """The time column as it is; or, if it holds dates that repeat, together with the column of hours."""
-    alone = Clock(table, name, (name,))
-    dates = table.columns[name]
-    if dates.dtype.kind != "M" or np.any(np.isnat(dates)) or _increases(dates, table, key):
-        return alone
-    if np.any(dates != dates.astype("datetime64[D]")):
-        return alone
-    for other, hours in table.columns.items():
-        if hours.dtype.kind != "f" or not np.all(np.isin(hours, np.arange(24.0))):
-            continue
-        times = dates + hours.astype(np.int64) * _HOUR
-        if _increases(times, table, key):
-            return Clock(Table(table.columns | {name: times}, table.source), name, (name, other))
-    return alone
-
-
-def _increases(times: np.ndarray, table: Table, key: str | None) -> bool:
-    """Whether times increase strictly inside each key."""
-    group = np.zeros(len(times), np.int64)
-    if key is not None and key in table.columns:
-        group = np.unique(table.columns[key].astype(str), return_inverse=True)[1]
-    order = np.argsort(group, kind="stable")
-    later = np.diff(times[order]) > np.timedelta64(0, "ns")
-    return bool(np.all(later | (np.diff(group[order]) > 0)))
 
 
 def _useless(column: np.ndarray, clock: np.ndarray | None) -> str | None:

@@ -9,22 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from latenttrack.data.describing import Selection, understand
 from latenttrack.data.embedded import airports
 from latenttrack.data.jena import MEASUREMENTS, SENTINEL, jena_series
 from latenttrack.data.matching import choose
 from latenttrack.data.public import public_series
-from latenttrack.data.reading import on_a_grid, read_table, to_series
 from latenttrack.data.series import Series
-
-
-@dataclass(frozen=True)
-class File:
-    """A user's own file: where it is, what is predicted, which column is the time, what means "missing"."""
-
-    path: Path
-    target: str
-    time: str | None = None
-    sentinels: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,7 @@ class Track:
     without: tuple[str, ...] = ()
     fraction: float = 0.7
     compared: str = "honest"
-    file: "File | None" = None
+    file: Selection | None = None
 
     @property
     def sentinel(self) -> float:
@@ -88,18 +78,10 @@ def _public(track: Track, data_dir: str | Path | None) -> Series:
 
 
 def _file(track: Track, data_dir: str | Path | None) -> Series:
+    """As `latenttrack fit` reads it."""
     del data_dir
     assert track.file is not None
-    file, table = track.file, read_table(track.file.path)
-    return to_series(
-        table,
-        target=file.target,
-        time=file.time,
-        horizon=track.horizon,
-        delay=track.delay,
-        sentinels=file.sentinels,
-        grid=on_a_grid(table, file.time),
-    )
+    return understand(track.file).series
 
 
 LOADERS: dict[str, Callable[[Track, str | Path | None], Series]] = {
@@ -155,16 +137,17 @@ TRACKS = {
 }
 
 
-def file_track(file: File, horizon: int, delay: int | None = None) -> Track:
-    """A track on a user's own file; a label is known when it is measured unless `delay` says otherwise."""
+def file_track(file: Selection) -> Track:
+    """A track on a user's own file, read as `latenttrack fit` reads it."""
+    path, horizon = Path(str(file.source)), file.horizon
     ahead = f"{horizon} step{'s' if horizon > 1 else ''} ahead" if horizon else "from the other columns"
     return Track(
-        file.path.name.split(".")[0],
-        f"{file.path}, {file.target} {ahead}",
+        path.name.split(".")[0],
+        f"{path}, {file.target} {ahead}",
         "bounded",
         dataset="file",
         horizon=horizon,
-        delay=max(horizon, 1) if delay is None else delay,
+        delay=file.known_after,
         sentinels="missing",
         file=file,
     )

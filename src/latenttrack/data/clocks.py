@@ -1,0 +1,159 @@
+"""The clock of a table: which columns make the time of a row, and rows put in its order.
+
+A file has its times in one column; or dates and, beside them, hours from 0 to 23; or years, months and days,
+with or without hours and minutes, in columns that are called so.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from latenttrack.data.reading import choose_time
+from latenttrack.data.tables import Table
+
+_HOUR = np.timedelta64(3_600_000_000_000, "ns")
+_MINUTE = np.timedelta64(60_000_000_000, "ns")
+_PARTS = ("year", "month", "day", "hour", "minute")
+_DAY = 3  # parts that make a date
+# Rows with the time of another: up to this share they are slips, beyond it there are several streams.
+_SLIPS = 0.25
+
+
+class Clock(NamedTuple):
+    """A table whose `name` column is its time, and the columns of the file that made it."""
+
+    table: Table
+    name: str
+    parts: tuple[str, ...]
+
+
+class Ordered(NamedTuple):
+    """A table in order of time.
+
+    Attributes:
+        table: times increase inside each key, unless too many repeat.
+        moved: whether rows were put in order.
+        repeated: rows that were left out because an earlier row has their time.
+    """
+
+    table: Table
+    moved: bool = False
+    repeated: int = 0
+
+
+def find_clock(
+    table: Table, time: str | None, key: str | None, exclude: Sequence[str | None] = ()
+) -> Clock | None:
+    """The columns that make the time; None without any.
+
+    Args:
+        table: the file.
+        time: the column that the user names; None: the only one of dates and times, or columns that are
+            called year, month, day.
+        key: the column that says which stream a row belongs to.
+        exclude: columns that are something else.
+    """
+    name = choose_time(table, time, exclude=exclude)
+    if name is not None:
+        parts = _with_hours(table, name, key)
+    else:
+        parts = _named_parts(table, exclude)
+        if not parts:
+            return None
+        name = parts[0]
+    times = read_clock(table, parts)
+    return Clock(Table(table.columns | {name: times}, table.source), name, parts)
+
+
+def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
+    """[N] the times that columns make: one as it is; dates and hours; years, months, days and so on."""
+    first, *others = (table.columns[name] for name in parts)
+    if not others:
+        return first
+    if len(others) == 1 and first.dtype.kind == "M":
+        return first + others[0].astype(np.int64) * _HOUR
+    year, month, day, *rest = (c.astype(np.int64) for c in (first, *others))
+    dates = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
+    times = (dates.astype("datetime64[D]") + (day - 1)).astype("datetime64[ns]")
+    for values, unit in zip(rest, (_HOUR, _MINUTE), strict=False):
+        times = times + values * unit
+    return times
+
+
+def in_order(table: Table, name: str, key: str | None) -> Ordered:
+    """Sort rows by time and leave out those whose time an earlier row has.
+
+    Where more than a quarter would be left out, the rows belong to several streams or to no clock, and the
+    table is given back as it is: whoever reads it further says so.
+
+    Args:
+        table: the file.
+        name: its column of times.
+        key: the column that says which stream a row belongs to.
+    """
+    times, group = table.columns[name], _groups(table, key)
+    if times.dtype.kind == "O" or np.any(np.isnan(times) if times.dtype.kind == "f" else np.isnat(times)):
+        return Ordered(table)
+    order = np.lexsort((times, group))  # stable: of rows with one time the first stays first
+    later = (times[order][1:] > times[order][:-1]) | (np.diff(group[order]) > 0)
+    kept = order[np.append(True, later)]
+    if len(kept) < (1.0 - _SLIPS) * len(times):
+        return Ordered(table)
+    # Streams stay where they stand in the file: only within one are rows moved.
+    places = np.sort(kept)
+    rows = np.empty_like(kept)
+    rows[np.argsort(group[places], kind="stable")] = kept
+    moved = bool(np.any(rows != places))
+    if not moved and len(rows) == len(times):
+        return Ordered(table)
+    columns = {column: values[rows] for column, values in table.columns.items()}
+    return Ordered(Table(columns, table.source), moved, len(times) - len(rows))
+
+
+def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
+    """The time column; or, if it holds dates that repeat, with the column of hours that makes them unique."""
+    dates = table.columns.get(name)
+    if dates is None or dates.dtype.kind != "M" or np.any(np.isnat(dates)) or _unique(dates, table, key):
+        return (name,)
+    if np.any(dates != dates.astype("datetime64[D]")):
+        return (name,)
+    for other, hours in table.columns.items():
+        if hours.dtype.kind != "f" or not np.all(np.isin(hours, np.arange(24.0))):
+            continue
+        if _unique(read_clock(table, (name, other)), table, key):
+            return name, other
+    return (name,)
+
+
+def _named_parts(table: Table, exclude: Sequence[str | None]) -> tuple[str, ...]:
+    """Columns called year, month, day, hour, minute, as far as they go; () if they make no time."""
+    called = {name.strip().lower(): name for name in table.columns if name not in exclude}
+    parts: list[str] = []
+    for part, (low, high) in zip(_PARTS, ((1678, 2261), (1, 12), (1, 31), (0, 23), (0, 59)), strict=True):
+        column = table.columns.get(called.get(part, ""))
+        if column is None or column.dtype.kind != "f":
+            break
+        whole = np.all(np.isfinite(column)) and np.all(column == np.floor(column))
+        if not whole or column.min() < low or column.max() > high:
+            break
+        parts.append(called[part])
+    if len(parts) < _DAY:
+        return ()
+    # A 30th of February would silently be another day.
+    months = read_clock(table, parts).astype("datetime64[M]").astype(np.int64) % 12 + 1
+    return tuple(parts) if np.array_equal(months, table.columns[parts[1]]) else ()
+
+
+def _unique(times: np.ndarray, table: Table, key: str | None) -> bool:
+    """Whether no time occurs twice inside a key."""
+    pairs = np.stack([_groups(table, key), times.astype(np.int64)])
+    return bool(np.unique(pairs, axis=1).shape[1] == len(times))
+
+
+def _groups(table: Table, key: str | None) -> np.ndarray:
+    """[N] a number for each key."""
+    if key is None or key not in table.columns:
+        return np.zeros(len(table), np.int64)
+    groups: np.ndarray = np.unique(table.columns[key].astype(str), return_inverse=True)[1]
+    return groups
