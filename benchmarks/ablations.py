@@ -37,6 +37,7 @@ class Change:
     settings: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     model: str = "latent-track"
+    longer: int = 1  # times as many epochs
 
 
 CHANGES = {
@@ -46,6 +47,8 @@ CHANGES = {
     "no informant": Change({"informant": None}),
     "Gaussian head": Change({"head": "gaussian"}),
     "ELBO in place of the prior-predictive likelihood": Change({}, {"objective": "elbo"}),
+    "two Student-t for each draw": Change({"head": "student-t-pair"}),
+    "twice as many epochs": Change(longer=2),
     "one draw in training, not 8": Change({"train_K": 1}),
     "no linear skip": Change({"skip": False}),
     "no dropout": Change({"summary_dropout": 0.0, "hidden_dropout": 0.0}),
@@ -89,6 +92,7 @@ def changed(model: Model, change: Change) -> tuple[dict[str, Any], Training]:
         settings = {**_OWN, "train_K": 8, **settings}
         settings = {n: v for n, v in settings.items() if n not in _UNKNOWN[change.model]}
     kept = {n: v for n, v in model.record["training"].items() if n != "optimiser"}
+    kept["epochs"] *= change.longer
     objective = {} if change.model in ("latent-track", "lt-structured") else {"objective": "nll"}
     return settings, default_training(change.model, {**kept, **objective, **change.training})
 

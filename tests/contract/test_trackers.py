@@ -82,6 +82,7 @@ TRACKERS = {
     "lt-lstm": _of("lt-structured", summariser="lstm", **_LT),
     "lt-lru": _of("lt-unstructured", summariser="lru", **_LT),
     "lt-student-t": _of("lt-structured", head="student-t", skip=True, **_LT),
+    "lt-student-t-pair": _of("lt-unstructured", head="student-t-pair", **_LT),
     "lt-independent": _of("lt-structured", draws="independent", **_LT),
     "vrnn-independent": _of("vrnn", input_size=3, draws="independent", **_RECURRENT),
     "lt-anchored": _of("lt-unstructured", anchor="rls", anchor_scale=0.5, **_LT),

@@ -10,6 +10,7 @@ from scipy import stats
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.components import Gaussian
 from latenttrack.models.draws import Independent, Sobol, make_draws
+from latenttrack.models.heads import HEADS
 from latenttrack.models.hypernetwork import Hypernetwork
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.stack import in_groups
@@ -245,3 +246,16 @@ def test_groups_of_seeds_give_the_same_as_all_at_once(monkeypatch):
     for cores in (1, 2, 3, 5, 64, None):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
         np.testing.assert_array_equal(in_groups(function, tree), expected)
+
+
+def test_a_pair_of_student_t_is_their_mean():
+    """Each draw's density is that of its two components, half and half."""
+    raw = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)), jnp.float32)
+    head = HEADS["student-t-pair"]()
+    both = Predictive.equal(head(raw)).components
+    df = float(both.df[0])
+    for k, (mean, square, more, wider) in enumerate(np.asarray(raw, float)):
+        one = stats.t(df, mean, np.exp(0.5 * square))
+        other = stats.t(df, mean + more, np.exp(0.5 * (square + wider)))
+        found = np.asarray(both.log_prob(jnp.float32(0.3)))[[k, k + 3]]
+        np.testing.assert_allclose(found, [one.logpdf(0.3), other.logpdf(0.3)], rtol=1e-5)

@@ -53,8 +53,29 @@ class StudentTHead(AbstractHead):
         return StudentT(raw[:, 0], _scale(raw[:, 1]), jnp.full_like(raw[:, 0], df))
 
 
+class StudentTPairHead(AbstractHead):
+    """Two Student-t of equal weight for each draw: forecasts that lean to one side, or have two scales.
+
+    The mixture over draws then has 2 K components. E_q log p of the ELBO becomes a bound on it, by Jensen.
+    """
+
+    size = 4
+    single: StudentTHead
+
+    def __init__(self, df: float = 6.0):
+        self.single = StudentTHead(df)
+
+    def __call__(self, raw: Float[Array, "K size"]) -> StudentT:
+        """raw = [mean, log squared scale] of the first, and what the second has more of each."""
+        return self.single(jnp.concatenate([raw[:, :2], raw[:, :2] + raw[:, 2:]]))
+
+
 def _scale(log_square: Float[Array, " K"]) -> Float[Array, " K"]:
     return jnp.exp(jnp.clip(0.5 * log_square, *LOG_SCALE_RANGE))
 
 
-HEADS: dict[str, Callable[[], AbstractHead]] = {"gaussian": GaussianHead, "student-t": StudentTHead}
+HEADS: dict[str, Callable[[], AbstractHead]] = {
+    "gaussian": GaussianHead,
+    "student-t": StudentTHead,
+    "student-t-pair": StudentTPairHead,
+}
