@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/results.py --add runs/next-hour   # keep what the page needs of a bench
     .venv/bin/python benchmarks/results.py                        # the page and its figure
 
-Kept are docs/results/TRACK.json (made by `--add`) and docs/results/ablations.json, a list of
+Kept are docs/results/TRACK.json (made by `--add`; of a bench of somebody's file it is files/NAME-H.json,
+H steps ahead) and docs/results/ablations.json, a list of
 
     {"track": "next-hour", "change": "no anchor", "nll": 0.979, "difference": 0.182, "standard_error": 0.004,
      "seeds": 1}
@@ -18,7 +19,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -58,11 +59,11 @@ def main() -> None:
     try:
         if arguments.add is not None:
             print(add(arguments.add, RESULTS, arguments.looks))
-        runs, ablations = load(RESULTS)
+        found = load(RESULTS)
     except LatentTrackError as error:
         raise SystemExit(f"error: {error}") from None
-    FIGURE.write_bytes(figure(runs))
-    PAGE.write_text(page(runs, ablations), encoding="utf-8")
+    FIGURE.write_bytes(figure(found.runs))
+    PAGE.write_text(page(*found), encoding="utf-8")
     print(FIGURE, PAGE, sep="\n")
 
 
@@ -80,8 +81,11 @@ def add(folder: Path, results: Path, looks: int | None = None) -> Path:
         raise LatentTrackError(
             f"{folder} was summarised without {LEADING}: call its bench again, which takes seconds."
         )
-    results.mkdir(exist_ok=True)
-    path = results / f"{summary['track']['name']}.json"
+    name = summary["track"]["name"]
+    if summary["track"]["dataset"] == "file":
+        results, name = results / "files", f"{name}-{summary['track']['horizon']}"
+    results.mkdir(exist_ok=True, parents=True)
+    path = results / f"{name}.json"
     kept = {
         "looks": 1,
         **{name: summary[name] for name in ("track", "seeds", "versions", "machine", "seconds")},
@@ -116,9 +120,20 @@ def _scores(run: Run) -> Any:
     return run["models"][LEADING]["seeds"]
 
 
-def load(results: Path) -> tuple[dict[str, Run], list[Run]]:
-    """The kept runs, in the order of the page, and the ablations."""
-    found = {path.stem: json.loads(path.read_bytes()) for path in sorted(results.glob("*.json"))}
+class Results(NamedTuple):
+    """The kept runs, in the order of the page, the ablations, and the runs on files."""
+
+    runs: dict[str, Run]
+    ablations: list[Run]
+    files: dict[str, Run]
+
+
+def load(results: Path) -> Results:
+    """All that is kept."""
+    found, files = (
+        {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
+        for folder in (results, results / "files")
+    )
     ablations = found.pop("ablations", [])
     for one in ablations:
         if missing := {"track", "change", "nll", "difference", "standard_error", "seeds"} - set(one):
@@ -126,7 +141,7 @@ def load(results: Path) -> tuple[dict[str, Run], list[Run]]:
     if not found:
         raise LatentTrackError(f"{results} has no results: run `results.py --add FOLDER` with a bench first.")
     order = [*(name for name in ORDER if name in found), *(name for name in found if name not in ORDER)]
-    return {name: found[name] for name in order}, ablations
+    return Results({name: found[name] for name in order}, ablations, files)
 
 
 # The page
@@ -146,7 +161,7 @@ def _calibration(entry: Run) -> Calibration:
     return Calibration(np.array(kept["histogram"]), np.array(kept["coverage"]), kept["steps"])
 
 
-def page(runs: dict[str, Run], ablations: list[Run]) -> str:
+def page(runs: dict[str, Run], ablations: list[Run], files: dict[str, Run]) -> str:
     """The whole page."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, autoescape=False)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
@@ -166,6 +181,8 @@ def page(runs: dict[str, Run], ablations: list[Run]) -> str:
         control=text.control(runs),
         net=text.net_table(runs),
         ablations=text.ablation_table(ablations),
+        files=[text.file_row(run) for run in files.values()],
+        files_outcome=text.outcome_over_tracks(files, "files") if files else "",
         models=text.models,
         row=text.row,
         standing=text.standing,

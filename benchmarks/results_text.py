@@ -171,7 +171,15 @@ def in_short(track: str, run: Run) -> list[str]:
     ]  # fmt: skip
 
 
-def outcome_over_tracks(runs: Mapping[str, Run]) -> str:
+def file_row(run: Run) -> list[str]:
+    """The same of somebody's file, with what it holds and the coverage."""
+    track = run["track"]
+    steps = f"{track['train_steps']:,} + {track['test_steps']:,}"
+    name = f"{track['name']}, {track['target']}, {track['horizon']} ahead"
+    return [*in_short(name, run), steps, _cell(run["models"][LEADING], "coverage_90")]
+
+
+def outcome_over_tracks(runs: Mapping[str, Run], called: str = "tracks") -> str:
     """On how many tracks LatentTrack is ahead of all its rivals, and whom it is behind, in sentences."""
     first: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
@@ -183,7 +191,7 @@ def outcome_over_tracks(runs: Mapping[str, Run]) -> str:
             for name, word in found.items():
                 if word == "behind":
                     behind.setdefault(f"{name} on {track}", []).append(words)
-    told = [f"in {words} on {len(first.get(words, []))} of {len(runs)} tracks" for words in PAIRED.values()]
+    told = [f"in {words} on {len(first.get(words, []))} of {len(runs)} {called}" for words in PAIRED.values()]
     text = f"`{LEADING}` is ahead of every rival by more than two standard errors {', '.join(told)}. "
     if not behind:
         return text + "Nowhere is it behind a rival by as much."

@@ -86,7 +86,8 @@ def write_bench(folder, track, models, *, steps=600, seeds=2, summary="Made-up h
         "version": 1,
         "command": f"latenttrack bench {track}",
         "track": {
-            "name": track, "summary": summary, "target": "temperature (°C)", "horizon": horizon,
+            "name": track, "summary": summary, "target": "temperature (°C)", "dataset": "jena",
+            "horizon": horizon,
             "delay": delay, "train_steps": 49_027, "test_steps": steps, "first_test_time": str(time[0]),
             "last_test_time": str(time[-1]),
         },

@@ -157,9 +157,9 @@ def test_a_page_of_made_up_benches(generator, tmp_path):
     ]
     ablations = [one | {"seeds": 3} for one in ablations]
     (tmp_path / "results" / "ablations.json").write_text(json.dumps(ablations))
-    runs, found = generator.load(tmp_path / "results")
+    runs, found, files = generator.load(tmp_path / "results")
     assert list(runs) == ["six-hours", "paper-clean", "a-track-of-mine"]
-    page = generator.page(runs, found)
+    page = generator.page(runs, found, files)
     for said in (
         "in NLL on 2 of 3 tracks, in CRPS on 2 of 3 tracks. ",
         "It is behind lightgbm on a-track-of-mine (NLL and CRPS).",
@@ -193,8 +193,8 @@ def _check_tables(page):
 
 def test_a_page_of_one_bench_without_anything_optional(generator, tmp_path):
     kept(generator, tmp_path, models={"latent-track": (1.0, 1.0), "rls": (1.2, 1.0)}, seeds=1)
-    runs, ablations = generator.load(tmp_path / "results")
-    page = generator.page(runs, ablations)
+    found = generator.load(tmp_path / "results")
+    page = generator.page(*found)
     for absent in (
         "safety net",
         "One change at a time",
@@ -202,10 +202,26 @@ def test_a_page_of_one_bench_without_anything_optional(generator, tmp_path):
         "over seeds:",
         "except on",
         "chose by",
+        "Files that",
     ):
         assert absent not in page
     _check_tables(page)
-    assert generator.figure(runs).startswith(b"\x89PNG")
+    assert generator.figure(found.runs).startswith(b"\x89PNG")
+
+
+def test_benches_of_files_have_a_table_of_their_own(generator, tmp_path):
+    kept(generator, tmp_path)
+
+    def of_a_file(summary):
+        summary["track"] |= {"dataset": "file", "horizon": 6, "name": "plant", "target": "power"}
+
+    kept(generator, tmp_path, track="plant", change=of_a_file)
+    found = generator.load(tmp_path / "results")
+    assert (list(found.runs), list(found.files)) == (["next-hour"], ["plant-6"])
+    page = generator.page(*found)
+    assert "\n| plant, power, 6 ahead |" in page
+    assert "2 of 2 tracks" not in page
+    _check_tables(page)
 
 
 @pytest.mark.parametrize(
