@@ -20,7 +20,6 @@ MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
 _ABSENT = object()
 _NANOSECONDS = np.dtype("datetime64[ns]")
-_NOT_A_TIME = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -194,9 +193,9 @@ def as_float(value: object) -> float | None:
 def to_nanoseconds(value: object) -> int:
     """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
     if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS:
-        ticks = int(value.astype(np.int64))
-        if ticks != _NOT_A_TIME:
-            return ticks
+        ticks = value.item()  # None of NaT
+        if ticks is not None:
+            return int(ticks)
     found = None
     with contextlib.suppress(ValueError, OverflowError):
         found = _microseconds(value)
