@@ -49,6 +49,9 @@ CHANGES = {
     "ELBO in place of the prior-predictive likelihood": Change({}, {"objective": "elbo"}),
     "two Student-t for each draw": Change({"head": "student-t-pair"}),
     "twice as many epochs": Change(longer=2),
+    "two networks of half the size, mixed": Change(
+        {"hidden_size": 40, "encoder_size": 24, "predictor": [12], "features": 6, "pool": 2, "K": 16}
+    ),
     "one draw in training, not 8": Change({"train_K": 1}),
     "no linear skip": Change({"skip": False}),
     "no dropout": Change({"summary_dropout": 0.0, "hidden_dropout": 0.0}),
