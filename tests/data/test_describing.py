@@ -101,7 +101,8 @@ def test_several_streams():
         (np.full(N, 3.5), "always 3.5"),
         (np.where(np.arange(N) < 9, np.nan, 2.0), "always 2"),
         (np.full(N, np.nan), "empty"),
-        (["a", "b"] * (N // 2), "text, such as 'a'"),
+        ([f"note {i}" for i in range(N)], "text, such as 'note 0'"),
+        (["a"] * (N - 1) + [""], "text, such as 'a'"),
         (HOURS + np.timedelta64(1, "D"), "holds times"),
         (np.arange(N) + 1.0, "numbers the rows"),
         (POWER, "repeats power"),
@@ -241,13 +242,24 @@ def test_the_same_from_every_kind_of_file(tmp_path):
         ({"key": "sight"}, "did you mean 'site'"),
         ({"target": "site"}, "not numeric"),
         ({"time": "site"}, "not a time"),
-        ({"features": ("site",)}, "not numeric"),
+        ({"features": ("note",)}, "not numeric"),
         ({"features": ("power",), "horizon": 0}, "gives the answer away"),
     ],
 )
 def test_mistakes_are_named(options, said):
     with pytest.raises(LatentTrackError, match=said):
-        described(table(site=["a", "b"] * (N // 2)), **options)
+        described(table(site=["a", "b"] * (N // 2), note=[f"no. {i}" for i in range(N)]), **options)
+
+
+def test_text_of_a_few_kinds_is_an_input():
+    site = ["a", "b", "b"] * (N // 3)
+    series, description = described(table(site=site))
+    assert series.names == ("wind", "power", "site=b", "site=a")
+    assert series.categories == (("site", ("b", "a")),)
+    np.testing.assert_array_equal(series.x[:, 2], np.array(site) == "b")
+    assert (description.inputs, description.dropped) == (series.names, ())
+    named, _ = described(table(site=site), features=("site", "wind"))
+    assert named.names == ("site=b", "site=a", "wind")
 
 
 def test_many_columns_with_missing_values_are_summed_up():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latenttrack.data.categories import Categories, find_kinds, indicator, spread
 from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
@@ -197,7 +198,9 @@ def understand(selection: Selection) -> Understood:
     table = ordered.table
     masked = mask_sentinels(table, selection.sentinels)
     require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
-    sifted = _inputs(masked, clock, selection)
+    categories = _categories(masked, clock, selection)
+    masked = spread(masked, categories)
+    sifted = _inputs(masked, clock, selection, dict(categories))
     choices: dict[str, Any] = {
         "target": selection.target,
         "time": clock.name if clock else False,
@@ -214,7 +217,7 @@ def understand(selection: Selection) -> Understood:
         series = to_series(masked, **choices, grid=True)
     sentinels = tuple((one.value, one.column) for one in selection.sentinels)
     return Understood(
-        replace(series, sentinels=sentinels),
+        replace(series, sentinels=sentinels, categories=categories),
         Description(
             selection=selection,
             rows=len(raw),
@@ -243,17 +246,31 @@ def _clock(table: Table, selection: Selection) -> Clock | None:
     return find_clock(table, selection.time, selection.key, exclude=(selection.target, selection.key))
 
 
-def _inputs(table: Table, clock: Clock | None, selection: Selection) -> Sifted:
+def _categories(table: Table, clock: Clock | None, selection: Selection) -> Categories:
+    """The columns of text that have kinds, of those that may be inputs."""
+    taken = {selection.target, selection.key, *(clock.parts if clock else ())}
+    wanted = table.columns if selection.features is None else selection.features
+    require_columns(table, tuple(wanted))
+    texts = [name for name in dict.fromkeys(wanted) if table.columns[name].dtype.kind == "O"]
+    found = [(name, find_kinds(table.columns[name])) for name in texts if name not in taken]
+    return tuple((name, kinds) for name, kinds in found if kinds)
+
+
+def _inputs(
+    table: Table, clock: Clock | None, selection: Selection, categories: dict[str, tuple[str, ...]]
+) -> Sifted:
     """Those that the user names, or all that are worth having."""
     target, horizon, delay = selection.target, selection.horizon, selection.known_after
     if selection.features is not None:
-        require_columns(table, selection.features)
         if target in selection.features and delay > horizon > 0:
             raise LatentTrackError(
                 f"the target {target!r} is also a feature, and with a delay of {delay} steps its present "
                 f"value is not known yet: leave it out, or give a delay of at most {horizon}."
             )
-        return Sifted(tuple(dict.fromkeys(selection.features)), ())
+        named: list[str] = []
+        for name in selection.features:
+            named += [indicator(name, kind) for kind in categories[name]] if name in categories else [name]
+        return Sifted(tuple(dict.fromkeys(named)), ())
     parts = clock.parts if clock else ()
     time = table.columns[clock.name] if clock else None
     return sift(

@@ -5,11 +5,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from latenttrack.data.categories import Categories, indicator, spread_event
 from latenttrack.data.cycles import grid_step
 from latenttrack.data.matching import short, shown
 from latenttrack.data.series import Series
@@ -39,6 +41,7 @@ class Feed:
         sentinels: (value, measurement) that mean "missing", measurement None for all of them.
         limits: (low, high) of each measurement, beyond which a value is not plausible; none given: no limits.
         target_limits: the same for labels.
+        categories: measurements that are text, and the kinds of each that are among `inputs`.
     """
 
     inputs: tuple[str, ...]
@@ -51,6 +54,7 @@ class Feed:
     sentinels: tuple[tuple[float, str | None], ...] = ()
     limits: tuple[tuple[float, float], ...] = ()
     target_limits: tuple[float, float] = (-math.inf, math.inf)
+    categories: Categories = ()
 
     def __post_init__(self) -> None:
         if not self.limits:
@@ -84,18 +88,33 @@ class Feed:
             series.sentinels,
             tuple(plausible(column) for column in series.x.T),
             plausible(series.y),
+            series.categories,
         )
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """What an event should have: the inputs, with text in place of its kinds."""
+        return tuple(dict.fromkeys(self._column.get(name, name) for name in self.inputs))
+
+    @cached_property
+    def _column(self) -> dict[str, str]:
+        """The column of text that an input is a kind of."""
+        return {indicator(name, kind): name for name, kinds in self.categories for kind in kinds}
 
     def row(self, x: Mapping[str, Any]) -> tuple[np.ndarray, float, list[str]]:
         """What an event says: the F measurements, the label that one of them is, and what is wrong with them.
 
         Args:
-            x: values by name; None, text that is no number, non-finite numbers and sentinels are missing.
+            x: values by name; None, non-finite numbers, sentinels, and text that is neither a number nor one
+                of `categories` are missing.
 
         Returns:
             ([F] measurements, the label of `horizon` steps ago, flags); NaN where missing.
         """
-        row, flags, used, plain = [], [], 0, not self.sentinels
+        row, used, plain = [], 0, not self.sentinels
+        flags: list[str] = []
+        if self.categories:
+            x, flags = spread_event(x, self.categories)
         for name in self.inputs:
             value = x.get(name, _ABSENT)
             used += value is not _ABSENT
@@ -105,12 +124,14 @@ class Feed:
             number, wrong = (math.nan, "missing") if value is _ABSENT else self.number(value, name)
             row.append(number)
             if wrong:
-                flags.append(f"{wrong}:{name}")
+                flags.append(f"{wrong}:{self._column.get(name, name)}")
         label = math.nan
         if self.source is not None and self.source in x:
             label = self.number(x[self.source], self.source)[0]
+        if self.categories:
+            flags = list(dict.fromkeys(flags))  # each kind of a text that is missing says so
         if len(x) > used:
-            known = (*self.inputs, self.source)
+            known = (*self.inputs, self.source, *self._column)
             unknown = [name for name in x if name not in known]
             # Flags are kept with the step: a row of a thousand wrong names must not fill the memory.
             flags += [f"unknown:{short(str(name))}" for name in unknown[:_MOST_UNKNOWN]]
@@ -167,6 +188,9 @@ class Feed:
         known: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
         for name in ("limits", "target_limits"):
             known[name] = _infinite(fields[name])
+        known["categories"] = tuple(
+            (str(name), tuple(map(str, kinds))) for name, kinds in fields.get("categories", ())
+        )
         known["sentinels"] = tuple((float(value), only) for value, only in fields["sentinels"])
         return cls(**known)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latenttrack.data.categories import spread
 from latenttrack.data.clocks import in_order, read_clock
 from latenttrack.data.feed import Feed
 from latenttrack.data.reading import choose_time, to_series
@@ -49,14 +50,14 @@ def read_rows(source: object, feed: Feed, *, clock: Sequence[str] = (), key: str
         key: the column that says which stream a row is of; all rows must be of one.
     """
     table = read_table(source)
-    needed = dict.fromkeys((*(clock if feed.clock else ()), *feed.inputs, target_column(feed)))
+    needed = dict.fromkeys((*(clock if feed.clock else ()), *feed.columns, target_column(feed)))
     missing = [name for name in needed if name not in table.columns]
     if missing:
         raise LatentTrackError(
             f"{table.source} has no column {', '.join(map(repr, missing))}, which the model was fitted on: "
             "give recent rows of the same kind."
         )
-    rows = _rows(table, feed, clock, key)
+    rows = _rows(spread(table, feed.categories), feed, clock, key)
     if feed.clock and rows.time is None:
         raise LatentTrackError(
             f"{table.source} has no column of times, and the model was fitted on one: add it."
@@ -72,12 +73,13 @@ def read_covariates(source: object, feed: Feed, *, clock: Sequence[str] = ()) ->
         feed: how the model reads rows.
         clock: as for `read_rows`.
     """
-    table, target = read_table(source), target_column(feed)
+    table, target = spread(read_table(source), feed.categories), target_column(feed)
     others = [name for name in feed.inputs if name != target]
     if not any(name in table.columns for name in others):
+        names = ", ".join(name for name in feed.columns if name != target) or "this model has none"
         raise LatentTrackError(
             f"{table.source} has none of the measurements whose future could be known "
-            f"({', '.join(others) or 'this model has none'}): give at least one of them."
+            f"({names}): give at least one of them."
         )
     unknown = np.full(len(table), np.nan)
     columns = {**dict.fromkeys(others, unknown), **table.columns, target: unknown}

@@ -46,6 +46,7 @@ class Series:
         horizon: see `source`.
         sentinels: (value, column) that meant "missing" where the series came from, column None for all; here
             they are NaN already.
+        categories: columns of text, and the kinds of each that are features here (data/categories.py).
     """
 
     x: np.ndarray
@@ -62,6 +63,7 @@ class Series:
     source: str | None = None
     horizon: int = 0
     sentinels: tuple[tuple[float, str | None], ...] = ()
+    categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         x, y, time = _floats("x", self.x), _floats("y", self.y), _times(self.time)

@@ -209,17 +209,16 @@ def _events(live: Stream, table: Table, time: str | None) -> Events:
             raise LatentTrackError(f"{table.source} has no column of times: name it, as in time='ts'.")
         first = 0 if newest is None else newest.time + interval
         stamps = [first + i * interval for i in range(count)]
-
-    def numbers(name: str | None) -> np.ndarray:
-        if name is None or name not in columns:
-            return np.full(count, math.nan)
-        return np.array([feed.number(value, name)[0] for value in columns[name].tolist()], float)
-
-    row = np.array([numbers(name) for name in feed.inputs]).reshape(len(feed.inputs), count).T
-    label = numbers(None if feed.source is not None else feed.target)
-    flags = [[f"missing:{feed.inputs[c]}" for c in np.flatnonzero(void).tolist()] for void in np.isnan(row)]
+    read = [name for name in dict.fromkeys((*feed.columns, *feed.inputs, feed.source)) if name in columns]
+    values = zip(*(columns[name].tolist() for name in read), strict=True) if read else [()] * count
+    found = [feed.row(dict(zip(read, row, strict=True))) for row in values]
+    rows = np.array([row for row, _, _ in found]).reshape(count, len(feed.inputs))
+    source, flags = np.array([label for _, label, _ in found]), [flags for _, _, flags in found]
+    label = np.full(count, math.nan)
+    if feed.source is None and feed.target in columns:
+        label = np.array([feed.number(y, feed.target)[0] for y in columns[feed.target].tolist()], float)
     times = np.array(stamps, np.int64 if feed.clock else float)
-    return Events(times, row, label, numbers(feed.source), flags, [None] * count)
+    return Events(times, rows, label, source, flags, [None] * count)
 
 
 def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:

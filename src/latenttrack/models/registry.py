@@ -152,8 +152,7 @@ def build(
         net, own = _tuples(safety_net), safety_net_settings or {}
         tracker = _average(name, tracker, task, net, own, safety_net_start)
     if recalibrate:
-        start = (recalibrate_start, recalibrate_spread)
-        tracker = _recalibrate(name, tracker, task, recalibrate_prior, *start)
+        tracker = _recalibrate(name, tracker, task, recalibrate_prior, recalibrate_start, recalibrate_spread)
     return tracker if transform is None else Transformed(tracker, Curve(**transform))
 
 

@@ -1,0 +1,75 @@
+"""Columns of text as inputs, in a table and in an event."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from latenttrack.data.categories import find_kinds, spread
+from latenttrack.data.feed import Feed
+from latenttrack.data.tables import Table
+
+WIND = (("wind", ("NW", "SE", "cv")),)
+FEED = Feed(("temp", "wind=NW", "wind=SE", "wind=cv"), "y", categories=WIND)
+
+
+def texts(*counts):
+    """So many of each kind, shuffled."""
+    column = np.repeat(np.array(list("abcdefghijklmnop")[: len(counts)], object), counts)
+    return np.random.default_rng(0).permutation(column)
+
+
+@pytest.mark.parametrize(
+    ("column", "kinds"),
+    [
+        (texts(30, 60, 10), ("b", "a", "c")),
+        (texts(500, 490, 9), ("a", "b")),  # too rare
+        (texts(100), ()),  # always the same
+        (texts(*[10] * 16), ()),  # free text
+        (texts(*range(200, 100, -10), 1, 1), ()),  # the eight most common are too few
+        (np.append(texts(5, 5), [""] * 90).astype(object), ("a", "b")),
+        (np.array(["", ""], object), ()),
+    ],
+)
+def test_common_kinds_are_found(column, kinds):
+    assert find_kinds(column) == kinds
+
+
+def test_a_table_and_its_rows_as_events_say_the_same():
+    table = Table({"temp": np.arange(5.0), "wind": np.array(["SE", "cv", "", "N", "NW"], object)})
+    wide = spread(table, WIND)
+    assert tuple(wide.columns) == FEED.inputs
+    for i, (temp, wind) in enumerate(zip(table.columns["temp"], table.columns["wind"], strict=True)):
+        row, _, flags = FEED.row({"temp": temp, "wind": wind})
+        np.testing.assert_array_equal(row, [wide.columns[name][i] for name in FEED.inputs])
+        assert flags == {2: ["missing:wind"], 3: ["unknown-kind:wind"]}.get(i, [])
+
+
+def test_events_without_or_with_odd_kinds():
+    assert FEED.columns == ("temp", "wind")
+    for x in ({"temp": 1.0}, {"temp": 1.0, "wind": None}, {"temp": 1.0, "wind": math.nan}):
+        row, _, flags = FEED.row(x)
+        assert np.isnan(row[1:]).all()
+        assert flags == ["missing:wind"]
+    for odd in (3, ["NW"], {"a": 1}, True, "x" * 1000):
+        row, _, flags = FEED.row({"temp": 1.0, "wind": odd})
+        np.testing.assert_array_equal(row, [1.0, 0.0, 0.0, 0.0])
+        assert flags == ["unknown-kind:wind"]
+    # Who has 0 and 1 already gives them.
+    row, _, flags = FEED.row(dict(zip(FEED.inputs, [1.0, 0.0, 1.0, 0.0], strict=True)))
+    assert (row.tolist(), flags) == ([1.0, 0.0, 1.0, 0.0], [])
+    assert FEED.row({"temp": 1.0, "wind": "NW", "more": 2})[2] == ["unknown:more"]
+
+
+def test_through_json():
+    assert Feed.from_dict(json.loads(json.dumps(FEED.to_dict()))) == FEED
+    # Files from before there were kinds.
+    old = FEED.to_dict()
+    del old["categories"]
+    assert Feed.from_dict(old).categories == ()
+
+
+def test_a_column_without_any_text():
+    wide = spread(Table({"wind": np.array([np.nan, np.nan])}), WIND)
+    assert all(np.isnan(column).all() for column in wide.columns.values())
