@@ -198,7 +198,7 @@ def understand(selection: Selection) -> Understood:
     table = ordered.table
     masked = mask_sentinels(table, selection.sentinels)
     require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
-    categories = _categories(masked, clock, selection)
+    categories, whole = _categories(masked, clock, selection), masked
     masked = spread(masked, categories)
     sifted = _inputs(masked, clock, selection, dict(categories))
     choices: dict[str, Any] = {
@@ -230,7 +230,7 @@ def understand(selection: Selection) -> Understood:
             gaps=gaps,
             inputs=sifted.inputs,
             dropped=sifted.dropped,
-            missing=_missing(masked, (selection.target, *sifted.inputs)),
+            missing=_missing(whole, (selection.target, *sifted.inputs, *dict(categories))),
             masked=_masked(table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
@@ -290,7 +290,11 @@ def _gaps(rows: Series, interval: np.timedelta64) -> Gaps:
 
 
 def _missing(table: Table, names: Sequence[str]) -> dict[str, int]:
-    counts = {name: int(np.isnan(table.columns[name]).sum()) for name in dict.fromkeys(names)}
+    counts = {}
+    for name in dict.fromkeys(names):
+        column = table.columns.get(name)
+        if column is not None:  # the kinds of a text are not in the file
+            counts[name] = int(np.sum(column == "" if column.dtype.kind == "O" else np.isnan(column)))
     return {name: count for name, count in counts.items() if count}
 
 
