@@ -74,14 +74,21 @@ def test_the_default_stays_unless_another_is_clearly_better(suited, stream, trie
 
 def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     def table(setup):
-        gains = {"seasonal-difference": 0.1, "rls": 0.2, "small": 0.05, "strong": 0.1, "lru": 0.04}
+        gains = {
+            "seasonal-difference": 0.1,
+            "rls": 0.2,
+            "small": 0.05,
+            "strong": 0.1,
+            "lru": 0.04,
+            "student-t-pair": 0.03,
+        }
         return 1.0 - sum(gains.get(part, 0.0) for part in setup) + 0.001 * setup.updates
 
     found = search(suited, stream)
     usual = found.usual_updates
     tried(table)
-    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru")
-    assert len(found.trials) == 3 + 1 + 1 + 2 + 2
+    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair")
+    assert len(found.trials) == 3 + 1 + 1 + 1 + 2 + 2
 
 
 @pytest.mark.parametrize(

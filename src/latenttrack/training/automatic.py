@@ -5,6 +5,7 @@ trials that are trained on the older 85 % of the training part and judged on the
 
     anchor          the last label; or the seasonal difference, or least squares
     size            one network of 35,000 parameters at most; or three of about 10,000 (of a GRU one), mixed
+    head            a Student-t for each draw; or, on streams of up to 25,000 rows, two of equal weight
     memory          a GRU; or a linear recurrent unit (not of the reference that is called GRU)
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
@@ -55,6 +56,8 @@ _ANCHORS = {
     "seasonal-difference": "the last label and the season's change",
     "rls": "least squares",
 }
+_HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
+_SHORT = 25_000  # rows: of a longer stream another trial would take too long
 _MEMORIES = {"gru": "", "lru": "linear memory"}
 _DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
@@ -81,11 +84,12 @@ class Setup(NamedTuple):
     dropout: str
     updates: int
     memory: str = "gru"
+    head: str = "student-t"
 
     def __str__(self) -> str:
         size = "" if self.size == "usual" else f"{self.size} size"
-        words = (_ANCHORS[self.anchor], size, _MEMORIES[self.memory], f"{self.dropout} dropout")
-        return ", ".join(filter(None, (*words, f"{self.updates} updates")))
+        words = (_ANCHORS[self.anchor], size, _HEADS[self.head], _MEMORIES[self.memory])
+        return ", ".join(filter(None, (*words, f"{self.dropout} dropout", f"{self.updates} updates")))
 
 
 class Trial(NamedTuple):
@@ -126,7 +130,7 @@ def choose_settings(
     notes: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Choices:
-    """Choose anchor, size, memory, number of updates, dropout and recalibration of a network.
+    """Choose anchor, size, head, memory, number of updates, dropout and recalibration of a network.
 
     Args:
         name: a model with LatentTrack's memory: "latent-track", "lt-deterministic", "gru".
@@ -161,7 +165,8 @@ def choose_settings(
 def _describe(name: str, setup: Setup) -> str:
     small = setup.size == "small" and name != "gru"
     size = "three small networks, mixed" if small else f"{setup.size} size"
-    return ", ".join(filter(None, (size, _MEMORIES[setup.memory], f"{setup.dropout} dropout")))
+    words = (size, _HEADS[setup.head], _MEMORIES[setup.memory], f"{setup.dropout} dropout")
+    return ", ".join(filter(None, words))
 
 
 class _Search:
@@ -179,7 +184,7 @@ class _Search:
     ):
         self.name, self.series, self.task = name, series, Task.of(series)
         self.key, self.progress = jax.random.key(seed), progress
-        self.base = _base_settings(name, suited, self.task)
+        self.base = self._within(_base_settings(name, suited), _FEATURES)
         self.budget, self.notes = budget, notes
         self.mark = fingerprint(series, {"model": name, "seed": seed, "settings": self.base})
         self._tried = self._read()
@@ -203,6 +208,8 @@ class _Search:
         anchors = [a for a in _ANCHORS if a != "seasonal-difference" or self.task.period]
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
         best = self.best(best, [best._replace(size="small")])
+        if len(self.series) <= _SHORT:
+            best = self.best(best, [best._replace(head="student-t-pair")])
         if self.name != "gru":
             best = self.best(best, [best._replace(memory="lru")])
         half, twice = best.updates // 2, min(2 * best.updates, _MOST_UPDATES)
@@ -245,8 +252,13 @@ class _Search:
             settings = {**self.base, **given, "anchor": anchor}
             self._settled[anchor] = settle(self.name, settings, self.task, self.series, TAIL)
         summary, hidden = _DROPOUT[setup.dropout]
+        small = setup.size == "small"
         chosen = {"summariser": setup.memory, "summary_dropout": summary, "hidden_dropout": hidden}
-        return {**self._settled[anchor], **(self._small if setup.size == "small" else {}), **chosen}
+        settings = {**self._settled[anchor], **(self._small if small else {}), **chosen}
+        if setup.head == "student-t":
+            return settings
+        settings["head"] = setup.head
+        return self._within(settings, _SMALL_FEATURES if small else _FEATURES)
 
     @functools.cached_property
     def _small(self) -> dict[str, Any]:
@@ -255,12 +267,18 @@ class _Search:
             return _SMALL_GRU
         draws = {"K": 16} if self.name == "latent-track" else {}
         small = {**_SMALL_HYPERNETWORK, **draws}
-        for features in _SMALL_FEATURES:
-            small["features"] = features
-            drawn = functools.partial(build, self.name, self.task, **{**self.base, **small})
+        return {**small, "features": self._within({**self.base, **small}, _SMALL_FEATURES)["features"]}
+
+    def _within(self, settings: dict[str, Any], features: Sequence[int]) -> dict[str, Any]:
+        """The settings with as many features of the hypernetwork as the bound on parameters allows."""
+        if self.name == "gru":
+            return settings
+        for count in features:
+            settings = {**settings, "features": count}
+            drawn = functools.partial(build, self.name, self.task, **settings)
             if capacity(drawn, self.task.size).total <= MOST_PARAMETERS:
                 break
-        return small
+        return settings
 
     def training(self, updates: int) -> Training:
         """So many updates on the older part, as whole epochs."""
@@ -340,21 +358,15 @@ def _trial(row: list[Any]) -> Trial:
     return Trial(Setup(*setup), nll, tuple(blocks))
 
 
-def _base_settings(name: str, suited: Suit, task: Task) -> dict[str, Any]:
-    """What is not up for choice; the hypernetwork as large as the bound on parameters allows."""
+def _base_settings(name: str, suited: Suit) -> dict[str, Any]:
+    """What is not up for choice."""
     settings: dict[str, Any] = {"informant": "rls", "safety_net": list(SAFETY_NET)}
     if suited.transform is not None:
         settings["transform"] = suited.transform
     if name != "latent-track":
         settings |= {"head": "student-t", "skip": True, "prompt": True, "encoder_size": 32}
-    if name == "gru":
-        return settings
-    settings["predictor"] = [16]
-    for features in _FEATURES:
-        settings["features"] = features
-        drawn = functools.partial(build, name, task, **settings)
-        if capacity(drawn, task.size).total <= MOST_PARAMETERS:
-            break
+    if name != "gru":
+        settings["predictor"] = [16]
     return settings
 
 
