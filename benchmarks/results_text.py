@@ -176,7 +176,7 @@ def file_row(run: Run) -> list[str]:
     track = run["track"]
     steps = f"{track['train_steps']:,} + {track['test_steps']:,}"
     name = f"{track['name']}, {track['target']}, {track['horizon']} ahead"
-    return [*in_short(name, run), steps, _cell(run["models"][LEADING], "coverage_90")]
+    return [*in_short(name, run), steps, _cell(run["models"][LEADING], "coverage_90"), str(run["looks"])]
 
 
 def outcome_over_tracks(runs: Mapping[str, Run], called: str = "tracks") -> str:

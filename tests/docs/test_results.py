@@ -202,7 +202,7 @@ def test_a_page_of_one_bench_without_anything_optional(generator, tmp_path):
         "over seeds:",
         "except on",
         "chose by",
-        "Files that",
+        "Other files",
     ):
         assert absent not in page
     _check_tables(page)
