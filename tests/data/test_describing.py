@@ -258,6 +258,9 @@ def test_text_of_a_few_kinds_is_an_input():
     assert series.categories == (("site", ("b", "a")),)
     np.testing.assert_array_equal(series.x[:, 2], np.array(site) == "b")
     assert (description.inputs, description.dropped) == (series.names, ())
+    taken = described(table(site=site, **{"site=a": WIND**2})).series
+    assert (taken.names, taken.categories) == (("wind", "power", "site=a"), ())
+    np.testing.assert_array_equal(taken.x[:, 2], WIND**2)
     holes = described(table(site=["", *site[1:]])).description
     assert facts(holes)["missing"] == ["site once"]
     named, _ = described(table(site=site), features=("site", "wind"))

@@ -252,7 +252,9 @@ def test_a_pair_of_student_t_is_their_mean():
     """Each draw's density is that of its two components, half and half."""
     raw = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)), jnp.float32)
     head = HEADS["student-t-pair"]()
-    both = Predictive.equal(head(raw)).components
+    forecast = Predictive.equal(head(raw))
+    np.testing.assert_allclose(forecast.weights, 1 / 6, rtol=1e-6)
+    both = forecast.components
     df = float(both.df[0])
     for k, (mean, square, more, wider) in enumerate(np.asarray(raw, float)):
         one = stats.t(df, mean, np.exp(0.5 * square))

@@ -253,7 +253,12 @@ def _categories(table: Table, clock: Clock | None, selection: Selection) -> Cate
     require_columns(table, tuple(wanted))
     texts = [name for name in dict.fromkeys(wanted) if table.columns[name].dtype.kind == "O"]
     found = [(name, find_kinds(table.columns[name])) for name in texts if name not in taken]
-    return tuple((name, kinds) for name, kinds in found if kinds)
+    # A column that is called as a kind would be is left alone, and the text with it.
+    return tuple(
+        (name, kinds)
+        for name, kinds in found
+        if kinds and not any(indicator(name, kind) in table.columns for kind in kinds)
+    )
 
 
 def _inputs(

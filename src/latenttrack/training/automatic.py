@@ -57,7 +57,7 @@ _ANCHORS = {
     "rls": "least squares",
 }
 _HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
-_SHORT = 25_000  # rows: of a longer stream another trial would take too long
+_SHORT = 25_000  # rows: a trial on more was not measured to fit into the time for training
 _MEMORIES = {"gru": "", "lru": "linear memory"}
 _DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
