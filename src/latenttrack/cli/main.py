@@ -1,7 +1,9 @@
 """The `latenttrack` command: finds a subcommand, runs it, and turns failures into one sentence and a code."""
 
 import os
+import signal
 import sys
+import threading
 import traceback
 from importlib import import_module
 from typing import NoReturn
@@ -69,6 +71,7 @@ def main() -> NoReturn:
     Exit codes: 0 done; 1 a bug in latenttrack, or nobody reads the output any more; 2 a problem that the
     user can mend; 130 interrupted.
     """
+    sys.unraisablehook = _repeat_a_lost_interrupt
     try:
         result = cli.main(prog_name="latenttrack", standalone_mode=False)
         # Flushed here, where a closed pipe can still be caught.
@@ -92,6 +95,21 @@ def main() -> NoReturn:
         )
     # click gives the code of an early exit (such as --help) as the result; commands themselves return None.
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _repeat_a_lost_interrupt(lost: "sys.UnraisableHookArgs") -> None:
+    """Send Ctrl-C again where Python dropped it: in a destructor, or in a callback of the garbage collector.
+
+    jax has such a callback, and a user who is not heard will press again, harder.
+    """
+    if lost.exc_type is not KeyboardInterrupt or not hasattr(signal, "pthread_kill"):
+        sys.__unraisablehook__(lost)
+        return
+    # To the main thread, which may sleep; and a little later, for here it would be dropped as well.
+    main_thread = threading.main_thread().ident
+    again = threading.Timer(0.05, signal.pthread_kill, (main_thread, signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
