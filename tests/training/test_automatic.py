@@ -88,7 +88,22 @@ def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     usual = found.usual_updates
     tried(table)
     assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair")
-    assert len(found.trials) == 3 + 1 + 1 + 1 + 2 + 2
+    assert len(found.trials) == 3 + 3 + 1 + 2 + 2
+
+
+def test_size_and_head_are_tried_together(suited, stream, tried):
+    tried(lambda setup: 1.0 - 0.05 * ((setup.size, setup.head) == ("small", "student-t-pair")))
+    found = search(suited, stream).run()
+    assert (found.size, found.head) == ("small", "student-t-pair")
+
+
+def test_long_streams_try_no_small_networks(suited, stream, tried, monkeypatch):
+    monkeypatch.setattr(automatic, "_SHORT", 10)
+    tried(lambda setup: 1.0 - 0.05 * (setup.size == "small") - 0.03 * (setup.head == "student-t-pair"))
+    tries = search(suited, stream)
+    found = tries.run()
+    assert (found.size, found.head) == ("usual", "student-t-pair")
+    assert {trial.setup.size for trial in tries.trials} == {"usual"}
 
 
 @pytest.mark.parametrize(
