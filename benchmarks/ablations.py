@@ -5,17 +5,18 @@
 The test part is not touched: of its training part (the first 70 % of a stream) the older 55/70 are trained
 on, choices included, and the rest is predicted. Then one thing is changed, nothing is chosen anew, and the
 difference is compared by week. Results join docs/results/ablations.json one by one; what is there already is
-not run again. `--new` forgets the results of a track.
+not run again. `--new` forgets the results of a track, `--only` runs some of the changes.
 """
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from latenttrack.data.series import Series
-from latenttrack.evaluation.evaluate import evaluate
+from beyond import Base, distilled, particles, two_protocols
+
 from latenttrack.evaluation.paired import compare
 from latenttrack.evaluation.records import Records, summarise
 from latenttrack.evaluation.tracks import find_track
@@ -38,6 +39,7 @@ class Change:
     training: dict[str, Any] = field(default_factory=dict)
     model: str = "latent-track"
     longer: int = 1  # times as many epochs
+    run: Callable[[Base, dict[str, Any], Training], Records] | None = None  # what settings do not say
 
 
 CHANGES = {
@@ -58,13 +60,17 @@ CHANGES = {
     "x is heard with its label, not at once": Change({"prompt": False}),
     "no average of weights": Change({}, {"weight_ema": 0.0}),
     "no random window offsets": Change({}, {"offsets": False}),
-    "linear recurrent unit in place of the GRU": Change({"summariser": "lru"}),
-    "GRU in place of the linear recurrent unit": Change({"summariser": "gru"}),
+    "memory: GRU": Change({"summariser": "gru"}),
+    "memory: linear recurrent unit": Change({"summariser": "lru"}),
+    "memory: GRU with attention to the last 192 steps": Change({"summariser": "attention"}),
     "no safety net": Change({"safety_net": None}),
     "no recalibration": Change({"recalibrate": False}),
     "Markov latent (structured)": Change(model="lt-structured"),
     "latent is a point (lt-deterministic)": Change(model="lt-deterministic"),
     "no hypernetwork (gru)": Change(model="gru"),
+    "Markov latent as a particle filter, reweighted": Change(model="lt-structured", run=particles),
+    "half the labels drawn from the pooled seeds": Change(run=lambda base, *_: distilled(base)),
+    "trained for the next hour and six hours at once": Change(run=lambda base, *_: two_protocols(base)),
 }
 # What goes without another.
 _WITH = {
@@ -106,36 +112,55 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--new", action="store_true", help="forget what is known of these tracks")
+    parser.add_argument("--only", nargs="+", default=list(CHANGES), metavar="CHANGE", help="by their words")
     arguments = parser.parse_args()
     rows = json.loads(RESULTS.read_bytes()) if RESULTS.exists() else []
     if arguments.new:
         rows = [row for row in rows if row["track"] not in arguments.tracks]
     for name in arguments.tracks:
-        track = find_track(name)
-        series = track.load(arguments.data_dir).split(track.fraction)[0]
-        run_track(name, series, arguments.seeds, rows)
+        base = fit_base(name, arguments.data_dir, arguments.seeds)
+        run_track(base, {words: CHANGES[words] for words in arguments.only}, rows)
 
 
-def run_track(name: str, series: Series, seeds: int, rows: list[dict[str, Any]]) -> None:
-    """All changes on one track."""
+def fit_base(name: str, data_dir: Path | None, seeds: int) -> Base:
+    """The preset as it is, on the older part."""
+    track = find_track(name)
+    series = track.load(data_dir).split(track.fraction)[0]
     past, future = series.split(55 / 70)
     model = fit_chosen("latent-track", past, seeds=seeds)
     assert model.pipeline is not None
-    train = replace(model.pipeline.transform(past), period=model.task.period)
-    base = evaluate(model, future, past=past)
-    note(rows, name, UNCHANGED, base, base)
-    if seeds >= 3:
-        note(rows, name, POOLED, evaluate(pool(model), future, past=past), base)
-    for words, change in CHANGES.items():
-        if any(row["track"] == name and row["change"] == words for row in rows):
+    prepared = replace(model.pipeline.transform(past), period=model.task.period)
+    return Base(name, data_dir, model, changed(model, Change())[1], prepared, past, future, seeds)
+
+
+def run_track(base: Base, changes: dict[str, Change], rows: list[dict[str, Any]]) -> None:
+    """All changes on one track."""
+    model, unchanged = base.model, base.judge(base.model)
+    note(rows, base.track, UNCHANGED, unchanged, unchanged)
+    if base.seeds >= 3:
+        note(rows, base.track, POOLED, base.judge(pool(model)), unchanged)
+    for words, change in changes.items():
+        if any(row["track"] == base.track and row["change"] == words for row in rows):
             continue
         if change.settings and all(model.settings.get(n) == v for n, v in change.settings.items()):
             continue  # that is what was chosen
-        settings, training = changed(model, change)
-        other = fit(
-            change.model, train, seeds=seeds, training=training, settings=settings, pipeline=model.pipeline
-        )
-        note(rows, name, words, evaluate(other, future, past=past), base)
+        note(rows, base.track, words, run_change(base, change), unchanged)
+
+
+def run_change(base: Base, change: Change) -> Records:
+    """The preset with one thing different, trained and judged as it was."""
+    settings, training = changed(base.model, change)
+    if change.run is not None:
+        return change.run(base, settings, training)
+    other = fit(
+        change.model,
+        base.prepared,
+        seeds=base.seeds,
+        training=training,
+        settings=settings,
+        pipeline=base.model.pipeline,
+    )
+    return base.judge(other)
 
 
 def note(rows: list[dict[str, Any]], track: str, words: str, records: Records, base: Records) -> None:

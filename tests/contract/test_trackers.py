@@ -81,6 +81,7 @@ TRACKERS = {
     # variants of one model
     "lt-lstm": _of("lt-structured", summariser="lstm", **_LT),
     "lt-lru": _of("lt-unstructured", summariser="lru", **_LT),
+    "lt-attention": _of("lt-unstructured", summariser="attention", **_LT),
     "lt-student-t": _of("lt-structured", head="student-t", skip=True, **_LT),
     "lt-student-t-pair": _of("lt-unstructured", head="student-t-pair", **_LT),
     "lt-independent": _of("lt-structured", draws="independent", **_LT),

@@ -198,6 +198,71 @@ class LRU(AbstractSummariser[Array]):
         return jnp.stack([radius * jnp.cos(phase), radius * jnp.sin(phase)], axis=-1)
 
 
+class AttentiveState(NamedTuple):
+    """The GRU's h; M compressed summaries of earlier steps, oldest first; steps since the newest of them."""
+
+    h: Float[Array, " H"]
+    earlier: Float[Array, "M C"]
+    age: Float[Array, ""]  # a float, as every part of a state that training differentiates
+
+
+class Attentive(AbstractSummariser[AttentiveState]):
+    """A GRU that looks back at a bounded memory of what it thought before.
+
+        c_m = tanh(W_c h_m + b_c)                     kept of every fourth step, the last 48 of them
+        a = softmax(W_q h . c_m / sqrt(C));   read-out: h + W_o sum_m a_m c_m
+
+    So it can compare with the same hour of days ago, which h itself has long forgotten.
+    """
+
+    gru: GRU
+    compress: eqx.nn.Linear
+    query: eqx.nn.Linear
+    output: eqx.nn.Linear
+    size: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)  # C
+    count: int = eqx.field(static=True)  # M
+    every: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        size: int,
+        *,
+        width: int = 16,
+        count: int = 48,
+        every: int = 4,
+        key: PRNGKeyArray,
+    ):
+        k1, k2, k3, k4 = jax.random.split(key, 4)
+        self.gru = GRU(in_size, size, key=k1)
+        self.query = eqx.nn.Linear(size, width, use_bias=False, key=k2)
+        self.compress = eqx.nn.Linear(size, width, key=k3)
+        self.output = eqx.nn.Linear(width, size, use_bias=False, key=k4)
+        self.size, self.width, self.count, self.every = size, width, count, every
+
+    def init(self) -> AttentiveState:
+        """Nothing to look back at; the first step is kept."""
+        earlier = jnp.zeros((self.count, self.width))
+        return AttentiveState(self.gru.init(), earlier, jnp.full((), self.every - 1.0))
+
+    def drive(self, e: Float[Array, " E"]) -> Float[Array, " threeH"]:
+        """The GRU's."""
+        return self.gru.drive(e)
+
+    def turn(self, state: AttentiveState, drive: Float[Array, " threeH"]) -> AttentiveState:
+        """The GRU's turn; its summary is kept if the newest one is old enough."""
+        h, age = self.gru.turn(state.h, drive), state.age + 1.0
+        due = age >= self.every
+        kept = jnp.concatenate([state.earlier[1:], jnp.tanh(self.compress(h))[None]])
+        return AttentiveState(h, jnp.where(due, kept, state.earlier), jnp.where(due, 0.0, age))
+
+    def read(self, state: AttentiveState) -> Float[Array, " H"]:
+        """The summary, and what it finds among earlier ones."""
+        weights = jax.nn.softmax(state.earlier @ self.query(state.h) * self.width**-0.5)
+        return state.h + self.output(weights @ state.earlier)
+
+
 def _complex_product(a: Float[Array, "*#s 2"], b: Float[Array, "*#s 2"]) -> Float[Array, "*#s 2"]:
     ar, ai, br, bi = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
     return jnp.stack([ar * br - ai * bi, ar * bi + ai * br], axis=-1)
@@ -265,4 +330,9 @@ def _no_lift(state: S, drives: Array) -> S:
     return jax.tree.map(lambda leaf: jnp.zeros((steps, *leaf.shape), leaf.dtype), state)
 
 
-SUMMARISERS: dict[str, Callable[..., AbstractSummariser]] = {"gru": GRU, "lstm": LSTM, "lru": LRU}
+SUMMARISERS: dict[str, Callable[..., AbstractSummariser]] = {
+    "gru": GRU,
+    "lstm": LSTM,
+    "lru": LRU,
+    "attention": Attentive,
+}
