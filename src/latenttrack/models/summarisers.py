@@ -244,7 +244,7 @@ class Attentive(AbstractSummariser[AttentiveState]):
     def init(self) -> AttentiveState:
         """Nothing to look back at; the first step is kept."""
         earlier = jnp.zeros((self.count, self.width))
-        return AttentiveState(self.gru.init(), earlier, jnp.full((), self.every - 1.0))
+        return AttentiveState(self.gru.init(), earlier, jnp.float32(self.every - 1))
 
     def drive(self, e: Float[Array, " E"]) -> Float[Array, " threeH"]:
         """The GRU's."""
