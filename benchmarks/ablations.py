@@ -23,6 +23,7 @@ from latenttrack.evaluation.tracks import find_track
 from latenttrack.fitted.fit import fit, fit_chosen
 from latenttrack.fitted.model import Model, pool
 from latenttrack.store.atomic import write_bytes
+from latenttrack.training.automatic import within_bound
 from latenttrack.training.defaults import default_training
 from latenttrack.training.settings import Training
 
@@ -95,6 +96,8 @@ def changed(model: Model, change: Change) -> tuple[dict[str, Any], Training]:
         for other in _WITH.get(name, ()):
             settings.pop(other, None)
         settings[name] = value
+    if change.settings.get("summariser") is not None:
+        settings = within_bound(model.name, model.task, settings, range(settings["features"], 0, -1))
     if settings.get("safety_net") is None:
         settings.pop("safety_net", None)
     if change.model != "latent-track":

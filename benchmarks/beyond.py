@@ -4,7 +4,7 @@
     distillation   half of the labels trained on are draws from the pooled seeds
     protocols      one network trained on two horizons at once, told which
 
-What they gained is in the table of docs/results.md. A fourth idea, attention, became a choice of the preset.
+What they gain is in the table of docs/results.md; none is part of the preset.
 """
 
 from dataclasses import dataclass, replace

@@ -88,7 +88,7 @@ def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     usual = found.usual_updates
     tried(table)
     assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair")
-    assert len(found.trials) == 3 + 3 + 2 + 2 + 2
+    assert len(found.trials) == 3 + 3 + 1 + 2 + 2
 
 
 def test_size_and_head_are_tried_together(suited, stream, tried):

@@ -7,8 +7,7 @@ trials that are trained on the older 85 % of the training part and judged on the
     size            one network of 35,000 parameters at most; or, on streams of up to 25,000 rows, three of
                     about 10,000 (of a GRU one), mixed
     head            a Student-t for each draw; or two of equal weight; tried with either size
-    memory          a GRU; or a linear recurrent unit, or a GRU with attention to earlier summaries (not of
-                    the reference that is called GRU)
+    memory          a GRU; or a linear recurrent unit (not of the reference that is called GRU)
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
     dropout         usual; or light, and if that is better none; if it is not, strong
@@ -60,7 +59,7 @@ _ANCHORS = {
 }
 _HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
 _SHORT = 25_000  # rows: of more, small networks were never the better ones
-_MEMORIES = {"gru": "", "lru": "linear memory", "attention": "attention to earlier steps"}
+_MEMORIES = {"gru": "", "lru": "linear memory"}
 _DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
 # mixed, and together still within the bound on parameters; the GRU remains a single network.
@@ -186,7 +185,7 @@ class _Search:
     ):
         self.name, self.series, self.task = name, series, Task.of(series)
         self.key, self.progress = jax.random.key(seed), progress
-        self.base = self._within(_base_settings(name, suited), _FEATURES)
+        self.base = within_bound(name, self.task, _base_settings(name, suited), _FEATURES)
         self.budget, self.notes = budget, notes
         self.mark = fingerprint(series, {"model": name, "seed": seed, "settings": self.base})
         self._tried = self._read()
@@ -213,7 +212,7 @@ class _Search:
         sizes = ["usual", "small"] if len(self.series) <= _SHORT else ["usual"]
         best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in _HEADS])
         if self.name != "gru":
-            best = self.best(best, [best._replace(memory=memory) for memory in _MEMORIES])
+            best = self.best(best, [best._replace(memory="lru")])
         half, twice = best.updates // 2, min(2 * best.updates, _MOST_UPDATES)
         lengths = [half, twice] if twice > _LONGER * best.updates else [half]
         best = self.best(best, [best._replace(updates=updates) for updates in lengths])
@@ -259,7 +258,8 @@ class _Search:
         settings = {**self._settled[anchor], **(self._small if small else {}), **chosen}
         if setup.head != "student-t":
             settings["head"] = setup.head
-        return self._within(settings, _SMALL_FEATURES if small else _FEATURES)
+        features = _SMALL_FEATURES if small else _FEATURES
+        return within_bound(self.name, self.task, settings, features)
 
     @property
     def _small(self) -> dict[str, Any]:
@@ -267,17 +267,6 @@ class _Search:
         if self.name == "gru":
             return _SMALL_GRU
         return {**_SMALL_HYPERNETWORK, **({"K": 16} if self.name == "latent-track" else {})}
-
-    def _within(self, settings: dict[str, Any], features: Sequence[int]) -> dict[str, Any]:
-        """The settings with as many features of the hypernetwork as the bound on parameters allows."""
-        if self.name == "gru":
-            return settings
-        for count in features:
-            settings = {**settings, "features": count}
-            drawn = functools.partial(build, self.name, self.task, **settings)
-            if capacity(drawn, self.task.size).total <= MOST_PARAMETERS:
-                break
-        return settings
 
     def training(self, updates: int) -> Training:
         """So many updates on the older part, as whole epochs."""
@@ -349,6 +338,26 @@ class _Search:
         if self.notes is not None:
             notes = {"fingerprint": self.mark, "trials": self.trials}
             write_bytes(self.notes, json.dumps(notes).encode())
+
+
+def within_bound(
+    name: str, task: Task, settings: dict[str, Any], features: Sequence[int] = _FEATURES
+) -> dict[str, Any]:
+    """The settings with as many features of the hypernetwork as the bound on parameters allows.
+
+    Args:
+        name: the model; the GRU has no such features.
+        task: what it is built for.
+        settings: its others.
+        features: to choose from, the most first.
+    """
+    if name == "gru":
+        return settings
+    for count in features:
+        settings = {**settings, "features": count}
+        if capacity(functools.partial(build, name, task, **settings), task.size).total <= MOST_PARAMETERS:
+            break
+    return settings
 
 
 def _trial(row: list[Any]) -> Trial:
