@@ -104,13 +104,15 @@ class Gate:
         if not self.active:
             return []
         found = []
-        # A loop over floats: for as many columns as a stream has, arrays would take longer.
-        for i, (value, (low, high)) in enumerate(zip(row.tolist(), self.limits[:-1], strict=True)):
+        # A loop over floats: for as many columns as a stream has, arrays would take longer. The label's
+        # limits and run, the last ones, are left over.
+        columns = zip(range(len(row)), row.tolist(), self.limits, self.runs, strict=False)
+        for i, value, (low, high), run in columns:
             if value < low or value > high:
-                self.runs[i].fault(value, step)
-                if not self.runs[i].open:
+                run.fault(value, step)
+                if not run.open:
                     found.append(i)
-            elif self.runs[i].length and value == value:
+            elif run.length and value == value:
                 self._within(i)
         return found
 
@@ -149,7 +151,8 @@ class Gate:
         if not (low <= label <= high) or (extreme and spike):
             run.fault(label, step)
             return not run.open
-        self._within(-1)
+        if run.length:
+            self._within(-1)
         if math.isfinite(epistemic):
             mean = self.epistemic
             self.epistemic = epistemic if math.isnan(mean) else mean + _RATE * (epistemic - mean)
