@@ -118,7 +118,7 @@ class Feed:
         Returns:
             ([F] measurements, the label of `horizon` steps ago, flags); NaN where missing.
         """
-        if isinstance(x, np.ndarray) and self._is_plain(x):  # nearly always of arrays
+        if type(x) is np.ndarray and self._is_plain(x):  # nearly always of arrays
             return x.copy(), math.nan if self._place is None else float(x[self._place]), []
         if not isinstance(x, Mapping):
             x = self._by_name(x)

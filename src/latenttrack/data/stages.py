@@ -84,7 +84,7 @@ class Keep(Stage):
 
     def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
-        x[: len(self.columns)] = x.take(self._indices)
+        x[: len(self.columns)] = x[:width].take(self._indices)
         return len(self.columns)
 
     @cached_property
@@ -160,13 +160,12 @@ class MissingIndicator(Stage):
 
     def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
-        end = width + len(self.columns)
-        x[width:end] = np.isnan(x.take(self._indices))
+        # A loop over numbers: for as few columns as have gaps, arrays would take longer.
+        row, end = x[:width], width
+        for column in self.columns:
+            x[end] = math.isnan(row[column])
+            end += 1
         return end
-
-    @cached_property
-    def _indices(self) -> np.ndarray:
-        return np.array(self.columns, int)
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,10 @@ class Lags(Stage):
             back = self.depth - np.array([lag for _, lag in self.pairs])
             places = self._places[width] = back * width + self._columns
         end, earlier = width + len(places), past.take(places)
-        x[width:end] = x.take(self._columns) - earlier if self.difference else earlier
+        if self.difference:
+            np.subtract(x[:width].take(self._columns), earlier, out=x[width:end])
+        else:
+            x[width:end] = earlier
         return end
 
     @cached_property

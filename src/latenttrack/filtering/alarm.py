@@ -72,7 +72,7 @@ class Alarm:
         if not self.period or not math.isfinite(pit):
             return False
         turn = step % self.delay
-        bets = _bets(min(max(pit, 0.0), 1.0))
+        bets = _bets(0.0 if pit < 0.0 else 1.0 if pit > 1.0 else pit)
         # Lists of numbers: for as few as these, arrays would take longer.
         own = [(1.0 + coins) * bet for coins, bet in zip(self.capital[turn], bets, strict=True)]
         self.capital[turn] = own

@@ -54,7 +54,7 @@ class GateSettings:
                 raise LatentTrackError(f"the gate's {name} is {value!r}: give a positive number.")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Run:
     """The faults of one column since it was last within its limits."""
 
@@ -103,16 +103,15 @@ class Gate:
         """The columns of a row whose values are to be kept out."""
         if not self.active:
             return []
-        found = []
-        # A loop over floats: for as many columns as a stream has, arrays would take longer. The label's
-        # limits and run, the last ones, are left over.
-        columns = zip(range(len(row)), row.tolist(), self.limits, self.runs, strict=False)
-        for i, value, (low, high), run in columns:
+        found, limits, runs = [], self.limits, self.runs
+        # A loop over floats: for as many columns as a stream has, arrays would take longer.
+        for i, value in enumerate(row.tolist()):
+            low, high = limits[i]
             if value < low or value > high:
-                run.fault(value, step)
-                if not run.open:
+                runs[i].fault(value, step)
+                if not runs[i].open:
                     found.append(i)
-            elif run.length and value == value:
+            elif runs[i].length and value == value:
                 self._within(i)
         return found
 

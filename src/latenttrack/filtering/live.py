@@ -87,11 +87,11 @@ class LiveFilter:
             id: under which its label will come; by default labels are matched by time.
         """
         row, label, flags = self.feed.row(x)
-        when, number = self._place(time, flags)
         newest = self.log.newest
+        when, number = self._place(time, newest, flags)
         if newest is not None and when <= newest.time:
             return self._late(Entry(number, when, row, id, flags=flags), label)
-        if number != self.next_number or self.interval is None:
+        if self.interval is None or (newest is not None and number != newest.number + 1):
             self._doubt(when)
             self._fill_gap(number, when, flags)
             number = self.next_number
@@ -184,9 +184,9 @@ class LiveFilter:
 
     # Steps
 
-    def _place(self, time: object, flags: list[str]) -> tuple[int | float, int]:
+    def _place(self, time: object, newest: Entry | None, flags: list[str]) -> tuple[int | float, int]:
         """Time and number of the step that an event is about; one that is off the grid is flagged."""
-        newest, interval = self.log.newest, self.interval
+        interval = self.interval
         if time is None:
             if self.feed.clock and (newest is None or interval is None):
                 raise LatentTrackError(
@@ -197,7 +197,7 @@ class LiveFilter:
         when = self.feed.time(time)
         if newest is None:
             return when, 0
-        if interval is None:
+        if interval is None or when == newest.time + interval:
             return when, newest.number + 1
         steps = round((when - newest.time) / interval)
         on_grid = newest.time + steps * interval
@@ -359,7 +359,7 @@ class LiveFilter:
     def _find(self, id: str | int | None, time: object) -> Entry | None:
         entry = self.log.find(id, None if time is None else self.feed.time(time))
         if entry is None and id is None and self.interval is not None:  # it may be a little off the grid
-            entry = self.log.find(None, self._place(time, [])[0])
+            entry = self.log.find(None, self._place(time, self.log.newest, [])[0])
         return entry
 
     def _absence(self, time: object) -> str:

@@ -64,25 +64,26 @@ class Entry:
 
 
 class Log:
-    """The newest entries, found by number, id or time; the oldest make room for new ones.
-
-    Attributes:
-        capacity: how many at most.
-        entries: the oldest first.
-        first: number of the oldest, 0 before there is one.
-        newest: the last, None before there is one.
-    """
+    """The newest entries, found by number, id or time; the oldest make room for new ones."""
 
     def __init__(self, capacity: int):
         self.capacity = capacity
         self.entries: list[Entry] = []
-        self.first = 0
-        self.newest: Entry | None = None
         self._by_id: dict[str | int, int] = {}
         self._by_time: dict[int | float, int] = {}
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest step that is still there."""
+        return self.entries[0].number if self.entries else 0
+
+    @property
+    def newest(self) -> Entry | None:
+        """The last step, None before the first."""
+        return self.entries[-1] if self.entries else None
 
     def runs_from(self, delay: int, first: int | None = None) -> int:
         """Number of the first step from which on all can be run again: the labels due before it are gone.
@@ -96,8 +97,9 @@ class Log:
 
     def get(self, number: int) -> Entry | None:
         """The entry of a step; None if it is gone, or yet to come."""
-        index = number - self.first
-        return self.entries[index] if 0 <= index < len(self.entries) else None
+        entries = self.entries
+        index = number - entries[0].number if entries else -1
+        return entries[index] if 0 <= index < len(entries) else None
 
     def find(self, id: str | int | None, time: int | float | None) -> Entry | None:
         """The entry of an id or, without one, of a time."""
@@ -107,7 +109,6 @@ class Log:
     def append(self, entry: Entry) -> None:
         """The next step."""
         self.entries.append(entry)
-        self.newest = entry
         self.index(entry)
         if len(self.entries) > self.capacity:
             oldest = self.entries.pop(0)
@@ -116,7 +117,6 @@ class Log:
                 del self._by_time[oldest.time]
             if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
                 del self._by_id[oldest.id]
-        self.first = self.entries[0].number
 
     def index(self, entry: Entry) -> None:
         """Let an entry be found under its id and time."""

@@ -103,13 +103,12 @@ class Program:
             number: of the new step.
         """
         F = self._features
-        inputs = np.zeros(2 * F + 3, np.float32)
+        known, (loc, scale) = due_y == due_y, self.units
+        inputs = np.empty(2 * F + 3, np.float32)
         inputs[:F] = due_x
         inputs[F:-3] = x
-        if due_y == due_y:
-            loc, scale = self.units
-            inputs[-3] = (due_y - loc) / scale
-            inputs[-2] = 1.0
+        inputs[-3] = (due_y - loc) / scale if known else 0.0
+        inputs[-2] = known
         inputs.view(np.uint32)[-1] = number
         return inputs
 
