@@ -88,7 +88,7 @@ def bare_step(
         nonlocal track
         due = labels[t - 1] if t else float("nan")
         track = program.step(track, program.inputs(rows[t - 1], due, rows[t], t))
-        program.report(track).tolist()
+        program.report(track)
         program.score(track, labels[t])
 
     return event

@@ -1,8 +1,10 @@
-"""Times of a live stream: shown as numpy shows them, whatever the date."""
+"""Times and rows of a live stream: shown as numpy shows them, read the same in whatever form they come."""
 
 import numpy as np
+import pytest
 
 from latenttrack.data.feed import Feed
+from latenttrack.errors import LatentTrackError
 
 
 def test_times_are_shown_as_numpy_shows_them():
@@ -20,3 +22,30 @@ def test_a_row_of_floats_and_a_row_of_other_numbers_say_the_same():
     np.testing.assert_array_equal(row, again)
     assert row.dtype == np.float64
     assert flags == same == ["missing:b", "missing:c", "missing:d"]
+
+
+@pytest.mark.parametrize("marks", [(), ((-999.0, None),)])
+@pytest.mark.parametrize("source", [None, "b", "elsewhere"])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, object])
+def test_an_array_says_what_the_same_values_by_name_say(kind, source, marks):
+    feed = Feed(("a", "b", "c"), "y", source=source, horizon=1 if source else 0, sentinels=marks)
+    for b in (2.5, -999.0, 1e30, np.nan, np.inf, -np.inf):
+        values = np.array([1.5, b, -np.inf if b == np.inf else 0.0], kind)
+        row, label, flags = feed.row(values)
+        named, same, said = feed.row(dict(zip(feed.inputs, values.tolist(), strict=True)))
+        np.testing.assert_array_equal([*row, label], [*named, same])
+        assert flags == said
+        assert row.dtype == np.float64
+        values[0] = 7.0  # what was heard stays
+        assert row[0] == 1.5
+
+
+def test_infinite_values_of_both_signs_and_sums_beyond_all_numbers_are_told_apart():
+    feed = Feed(("a", "b"), "y")
+    assert feed.row(np.array([np.inf, -np.inf]))[2] == ["missing:a", "missing:b"]
+    assert feed.row(np.array([1.7e308, 1.7e308]))[2] == []
+
+
+def test_an_array_of_another_length_is_refused():
+    with pytest.raises(LatentTrackError, match=r"x has shape \(2,\)"):
+        Feed(("a", "b", "c"), "y").row(np.zeros(2))

@@ -1,7 +1,8 @@
 """Streams, files and features: the only room that knows dataframes, and one that knows no jax."""
 
 from latenttrack.data.embedded import airports
-from latenttrack.data.features import Pipeline, PipelineState, prepare
+from latenttrack.data.features import Pipeline, PipelineState
+from latenttrack.data.preparing import prepare
 from latenttrack.data.reading import Table, read_table, to_series
 from latenttrack.data.registry import load_stream
 from latenttrack.data.series import Sequences, Series, require_learnable

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from latenttrack.data.known_label import (
     KNOWN_LABEL,
     check_labels,
     due_labels,
-    forget_unknown,
     unlike_label,
 )
 from latenttrack.data.lag_choices import label_lags, lag_pairs, position
@@ -139,10 +139,20 @@ class Pipeline:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the F' columns it gives."""
-        names = (*self.inputs, KNOWN_LABEL) if self.labels else self.inputs
+        return self._named[-1]
+
+    @cached_property
+    def _named(self) -> list[tuple[str, ...]]:
+        """Names of the columns before the first stage and after each."""
+        named = [(*self.inputs, KNOWN_LABEL) if self.labels else self.inputs]
         for stage in self.stages:
-            names = stage.names(names)
-        return names
+            named.append(stage.names(named[-1]))
+        return named
+
+    @cached_property
+    def _room(self) -> int:
+        """Columns between two stages, at most."""
+        return max(map(len, self._named))
 
     @property
     def y_loc(self) -> float:
@@ -265,19 +275,22 @@ class Pipeline:
             label: see `step`.
         """
         past, memory = state.get(key), []
-        x = row
+        # One array for all stages, each in place: arrays of their own would take longer.
+        x, width = np.empty(self._room), len(row)
+        x[:width] = row
         if self.labels:
-            x = np.empty(len(row) + 1)
-            x[:-1], x[-1] = row, label
+            x[width] = label
+            width += 1
         for i, stage in enumerate(self.stages):
-            before = np.full((stage.depth, len(x)), np.nan) if past is None else past[i]
+            before = np.full((stage.depth, width), np.nan) if past is None else past[i]
             after = before
             if len(before):
                 after = np.empty_like(before)
-                after[:-1], after[-1] = before[1:], x
+                after[:-1] = before[1:]
+                after[-1] = x[:width]
             memory.append(after)
-            x = stage.follow(x, ticks, before)
-        return x, {**state, key: tuple(memory)}
+            width = stage.follow(x, width, ticks, before)
+        return x[:width], {**state, key: tuple(memory)}
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the pipeline in plain JSON values; `from_dict` gives back an equal pipeline."""
@@ -366,26 +379,6 @@ class Pipeline:
             memory.append(np.vstack([before, x])[len(x) :] if stage.depth else before)
             x = stage.apply(x, time, before)
         return x, tuple(memory)
-
-
-def prepare(series: Series, fraction: float = 0.7, **choices: Any) -> tuple[Series, Series, Pipeline]:
-    """Split in time, fit a pipeline on the training part only, and transform both parts.
-
-    Labels that were not known yet at the cut (the last `delay - 1` of each stream in the training part) have
-    no influence on the pipeline. The test part's first lags reach back into the training part, as they would
-    live.
-
-    Args:
-        series: everything there is.
-        fraction: share of the rows before the cut.
-        **choices: passed on to `Pipeline.fit`.
-
-    Returns:
-        (train, test, pipeline).
-    """
-    past, future = series.split(fraction)
-    pipeline = Pipeline.fit(forget_unknown(past), **choices)
-    return pipeline.transform(past), pipeline.transform(future, history=past), pipeline
 
 
 def _lists(value: Any) -> Any:

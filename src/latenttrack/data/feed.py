@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from numbers import Real
 from typing import Any
 
@@ -22,6 +22,8 @@ MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
 _ABSENT = object()
 _NANOSECONDS = np.dtype("datetime64[ns]")
+_DIGITS = tuple(f"{n:02}" for n in range(60))
+_DOUBLE = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -101,16 +103,25 @@ class Feed:
         """The column of text that an input is a kind of."""
         return {indicator(name, kind): name for name, kinds in self.categories for kind in kinds}
 
-    def row(self, x: Mapping[str, Any]) -> tuple[np.ndarray, float, list[str]]:
+    @cached_property
+    def _place(self) -> int | None:
+        """Where among the inputs the source is."""
+        return self.inputs.index(self.source) if self.source in self.inputs else None
+
+    def row(self, x: Mapping[str, Any] | np.ndarray) -> tuple[np.ndarray, float, list[str]]:
         """What an event says: the F measurements, the label that one of them is, and what is wrong with them.
 
         Args:
-            x: values by name; None, non-finite numbers, sentinels, and text that is neither a number nor one
-                of `categories` are missing.
+            x: values by name, or [F] in the order of `inputs`; None, non-finite numbers, sentinels, and text
+                that is neither a number nor one of `categories` are missing.
 
         Returns:
             ([F] measurements, the label of `horizon` steps ago, flags); NaN where missing.
         """
+        if type(x) is np.ndarray and self._is_plain(x):  # nearly always of arrays
+            return x.copy(), math.nan if self._place is None else float(x[self._place]), []
+        if not isinstance(x, Mapping):
+            x = self._by_name(x)
         row, used, plain = [], 0, not self.sentinels
         flags: list[str] = []
         if self.categories:
@@ -138,6 +149,22 @@ class Feed:
             flags += [f"unknown:{len(unknown) - _MOST_UNKNOWN} more"] * (len(unknown) > _MOST_UNKNOWN)
         return np.array(row), label, flags
 
+    def _is_plain(self, x: np.ndarray) -> bool:
+        """Whether an array is [F] numbers that mean what they say."""
+        if self.sentinels or self.categories or x.dtype != _DOUBLE or x.shape != (len(self.inputs),):
+            return False
+        # As floats, which add up to something finite only if all of them are: numpy would take longer.
+        return math.isfinite(sum(x.tolist()))
+
+    def _by_name(self, x: np.ndarray) -> dict[str, Any]:
+        values = np.asarray(x)
+        if values.shape != (len(self.inputs),):
+            raise LatentTrackError(
+                f"x has shape {values.shape}: give the {len(self.inputs)} measurements "
+                f"{', '.join(self.inputs)}, in this order or by name."
+            )
+        return dict(zip(self.inputs, values.tolist(), strict=True))
+
     def number(self, value: object, name: str) -> tuple[float, str]:
         """A value of a measurement, NaN if there is none, and what is wrong with it, "" if nothing is."""
         number = as_float(value)
@@ -155,7 +182,9 @@ class Feed:
         value = as_float(y)
         if value is None:
             raise LatentTrackError(f"the label {shown(y)} is not a number: give a finite number, or null.")
-        return math.nan if self._is_sentinel(value, self.source or self.target) else value
+        if self.sentinels and self._is_sentinel(value, self.source or self.target):
+            return math.nan
+        return value
 
     def time(self, value: object) -> int | float:
         """A time as nanoseconds since 1970 (with a clock), or as the number of a step."""
@@ -172,7 +201,12 @@ class Feed:
         """The inverse of `time`, for people and for JSON."""
         if not self.clock:
             return float(time)
-        return (_EPOCH + timedelta(microseconds=int(time) // 1000)).isoformat(timespec="microseconds")
+        # As `datetime.isoformat` has it, but put together from the date, which many events have in common.
+        second, microsecond = divmod(int(time) // 1000, 1_000_000)
+        day, second = divmod(second, 86_400)
+        minute = second // 60
+        clock = f"{_DIGITS[minute // 60]}:{_DIGITS[minute % 60]}:{_DIGITS[second % 60]}"
+        return f"{_date(day)}T{clock}.{microsecond:06}"
 
     def stamp(self, time: int | float) -> np.datetime64 | float:
         """A time as the pipeline takes it."""
@@ -214,12 +248,18 @@ def as_float(value: object) -> float | None:
     return number if math.isfinite(number) else math.nan
 
 
+@lru_cache(maxsize=64)
+def _date(day: int) -> str:
+    """The date so many days after 1970 began."""
+    return (_EPOCH + timedelta(days=day)).date().isoformat()
+
+
 def to_nanoseconds(value: object) -> int:
     """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
     if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS:
-        ticks = value.item()  # None of NaT
+        ticks: int | None = value.item()  # None of NaT
         if ticks is not None:
-            return int(ticks)
+            return ticks
     found = None
     with contextlib.suppress(ValueError, OverflowError):
         found = _microseconds(value)

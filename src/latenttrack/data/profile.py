@@ -69,10 +69,11 @@ class Profile(Stage):
         """See `Stage`."""
         return np.hstack([x, self._columns[_cells(to_ticks(time), self.width, len(self.means))]])
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
         cell = int(ticks % (self.width * len(self.means)) // self.width)
-        return np.concatenate([row, self._columns[cell]])
+        x[width : width + 2] = self._columns[cell]
+        return width + 2
 
     @cached_property
     def _columns(self) -> np.ndarray:

@@ -50,20 +50,22 @@ class Stage(ABC):
             [M, F'] rows.
         """
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
-        """Transform one row.
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
+        """Transform one row, in place.
 
         Args:
-            row: [F].
+            x: its first F numbers are the row, then its first F' what is made of it; it has room for both.
+            width: F.
             ticks: its time: nanoseconds since 1970, or the step number.
             past: [depth, F] the rows just before, NaN where there were none.
 
         Returns:
-            [F'] features.
+            F'.
         """
         time = np.array([ticks], "datetime64[ns]" if isinstance(ticks, int) else np.float64)
-        result: np.ndarray = self.apply(row[None], time, past)[0]
-        return result
+        result: np.ndarray = self.apply(x[None, :width], time, past)[0]
+        x[: len(result)] = result
+        return len(result)
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,10 @@ class Keep(Stage):
         """See `Stage`."""
         return x[:, list(self.columns)]
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
-        return row.take(self._indices)
+        x[: len(self.columns)] = x[:width].take(self._indices)
+        return len(self.columns)
 
     @cached_property
     def _indices(self) -> np.ndarray:
@@ -155,13 +158,14 @@ class MissingIndicator(Stage):
         """See `Stage`."""
         return np.hstack([x, np.isnan(x[:, list(self.columns)])])
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
-        return np.concatenate([row, np.isnan(row.take(self._indices))])
-
-    @cached_property
-    def _indices(self) -> np.ndarray:
-        return np.array(self.columns, int)
+        # A loop over numbers: for as few columns as have gaps, arrays would take longer.
+        row, end = x[:width], width
+        for column in self.columns:
+            x[end] = math.isnan(row[column])
+            end += 1
+        return end
 
 
 @dataclass(frozen=True)
@@ -199,17 +203,27 @@ class Lags(Stage):
         earlier = rows[here - lags, columns]
         return np.hstack([x, x[:, columns] - earlier if self.difference else earlier])
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
-        columns, rows_back = self._indices
-        # Places in the rows one after another: picking by row and column takes longer.
-        earlier = past.take(rows_back * len(row) + columns)
-        return np.concatenate([row, row.take(columns) - earlier if self.difference else earlier])
+        places = self._places.get(width)
+        if places is None:
+            back = self.depth - np.array([lag for _, lag in self.pairs])
+            places = self._places[width] = back * width + self._columns
+        end, earlier = width + len(places), past.take(places)
+        if self.difference:
+            np.subtract(x[:width].take(self._columns), earlier, out=x[width:end])
+        else:
+            x[width:end] = earlier
+        return end
 
     @cached_property
-    def _indices(self) -> tuple[np.ndarray, np.ndarray]:
-        columns, lags = np.array(self.pairs).T.copy()
-        return columns, self.depth - lags
+    def _columns(self) -> np.ndarray:
+        return np.array([column for column, _ in self.pairs])
+
+    @cached_property
+    def _places(self) -> dict[int, np.ndarray]:
+        """Where they are in rows one after another, by the width of these: so they are soonest picked."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -224,9 +238,10 @@ class Ticks(Stage):
         """See `Stage`."""
         return np.column_stack([x, to_ticks(time) / _SECOND if time.dtype.kind == "M" else time])
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
-        return np.append(row, float(ticks) / _SECOND if isinstance(ticks, int) else ticks)
+        x[width] = float(ticks) / _SECOND if isinstance(ticks, int) else ticks
+        return width + 1
 
 
 @dataclass(frozen=True)
@@ -285,15 +300,16 @@ class Standardise(Stage):
             z = np.clip(z, -self.clip, self.clip)
         return np.where(np.isnan(z), 0.0, z)
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
         loc, scale = self._arrays
-        z: np.ndarray = row - loc
+        z = x[:width]
+        z -= loc
         z /= scale
         if self.clip is not None:
             np.minimum(np.maximum(z, -self.clip, out=z), self.clip, out=z)
         z[np.isnan(z)] = 0.0
-        return z
+        return width
 
 
 @dataclass(frozen=True)
@@ -331,16 +347,26 @@ class Calendar(Stage):
                 columns.append(np.array([(math.sin(a), math.cos(a)) for a in angles]))
         return np.hstack(columns)
 
-    def follow(self, row: np.ndarray, ticks: int | float, past: np.ndarray) -> np.ndarray:
+    def follow(self, x: np.ndarray, width: int, ticks: int | float, past: np.ndarray) -> int:
         """See `Stage`."""
         waves: list[float] = []
-        for _, length, harmonics in self.cycles:
+        for length, size, speeds in self._speeds:
             # As numpy divides integers: as floats. Python's own quotient of them may differ in the last bit.
-            phase = float(ticks % length) / float(length)
-            for k in range(harmonics):
-                angle = 2 * math.pi * (k + 1) * phase
+            phase = float(ticks % length) / size
+            for speed in speeds:
+                angle = speed * phase
                 waves += (math.sin(angle), math.cos(angle))
-        return np.concatenate([row, waves])
+        end = width + len(waves)
+        x[width:end] = waves
+        return end
+
+    @cached_property
+    def _speeds(self) -> list[tuple[int, float, list[float]]]:
+        """Length of each cycle, the same as a float, and what the phase is multiplied by in each harmonic."""
+        return [
+            (length, float(length), [2 * math.pi * (k + 1) for k in range(harmonics)])
+            for _, length, harmonics in self.cycles
+        ]
 
 
 def to_ticks(time: np.ndarray) -> np.ndarray:

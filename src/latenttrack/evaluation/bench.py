@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from latenttrack.data.features import Pipeline, prepare
+from latenttrack.data.features import Pipeline
+from latenttrack.data.preparing import prepare
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation import published

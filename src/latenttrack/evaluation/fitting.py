@@ -12,8 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from latenttrack.data.describing import Description, Selection, understand
-from latenttrack.data.features import Pipeline, prepare
+from latenttrack.data.features import Pipeline
 from latenttrack.data.matching import choose
+from latenttrack.data.preparing import prepare
 from latenttrack.data.series import Series, require_learnable
 from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.evaluate import evaluate

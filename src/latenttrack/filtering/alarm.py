@@ -32,15 +32,15 @@ import numpy as np
 from latenttrack.errors import LatentTrackError
 
 PERIOD = 10_000  # labels between false alarms, at least, on average
-_TILT = (0.3, 0.8)
+_MILD, _STRONG = 0.3, 0.8
 
 
 def _bets(u: float) -> list[float]:
     """B densities on [0, 1] at u: 1 + t g(u), with g of mean 0 and at least -1."""
     lean = 2.0 * u - 1.0  # the labels come high
     wide = (3.0 * lean**2 - 1.0) / 2.0  # the labels come far out: the forecast is too narrow
-    shapes = (lean, -lean, wide, -wide)
-    return [1.0 + tilt * shape for shape in shapes for tilt in _TILT]
+    a, b, c, d = _MILD * lean, _STRONG * lean, _MILD * wide, _STRONG * wide
+    return [1.0 + a, 1.0 + b, 1.0 - a, 1.0 - b, 1.0 + c, 1.0 + d, 1.0 - c, 1.0 - d]
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Alarm:
         if not self.period or not math.isfinite(pit):
             return False
         turn = step % self.delay
-        bets = _bets(min(max(pit, 0.0), 1.0))
+        bets = _bets(0.0 if pit < 0.0 else 1.0 if pit > 1.0 else pit)
         # Lists of numbers: for as few as these, arrays would take longer.
         own = [(1.0 + coins) * bet for coins, bet in zip(self.capital[turn], bets, strict=True)]
         self.capital[turn] = own

@@ -105,7 +105,7 @@ class _Piece:
                 for i in range(N)
             ]
         tracks = live.program.scan(live.belief, np.stack(inputs))
-        reports = [live.program.report(track).tolist() for track in tracks]
+        reports = [live.program.report(track) for track in tracks]
         if not all(is_sound(report) for report in reports):
             return None
         entries = self._entries(features[D:], tracks, reports, memories)

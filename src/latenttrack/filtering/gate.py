@@ -54,7 +54,7 @@ class GateSettings:
                 raise LatentTrackError(f"the gate's {name} is {value!r}: give a positive number.")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Run:
     """The faults of one column since it was last within its limits."""
 
@@ -103,14 +103,15 @@ class Gate:
         """The columns of a row whose values are to be kept out."""
         if not self.active:
             return []
-        found = []
+        found, limits, runs = [], self.limits, self.runs
         # A loop over floats: for as many columns as a stream has, arrays would take longer.
-        for i, (value, (low, high)) in enumerate(zip(row.tolist(), self.limits[:-1], strict=True)):
+        for i, value in enumerate(row.tolist()):
+            low, high = limits[i]
             if value < low or value > high:
-                self.runs[i].fault(value, step)
-                if not self.runs[i].open:
+                runs[i].fault(value, step)
+                if not runs[i].open:
                     found.append(i)
-            elif self.runs[i].length and value == value:
+            elif runs[i].length and value == value:
                 self._within(i)
         return found
 
@@ -149,7 +150,8 @@ class Gate:
         if not (low <= label <= high) or (extreme and spike):
             run.fault(label, step)
             return not run.open
-        self._within(-1)
+        if run.length:
+            self._within(-1)
         if math.isfinite(epistemic):
             mean = self.epistemic
             self.epistemic = epistemic if math.isnan(mean) else mean + _RATE * (epistemic - mean)

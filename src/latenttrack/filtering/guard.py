@@ -23,7 +23,7 @@ class Ruling(NamedTuple):
     stale: int = NEVER
 
 
-_NOTHING = Ruling()
+NOTHING = Ruling()
 
 
 class Guard:
@@ -44,7 +44,7 @@ class Guard:
         gate, policy = self._gate, self._gate.settings.policy
         faults = gate.faults(entry.row, entry.number)
         if not faults:
-            return _NOTHING
+            return NOTHING
         entry.came, entry.row = entry.row, entry.row.copy()
         held, restart, stale = 0, False, NEVER
         for i in faults:
@@ -65,7 +65,7 @@ class Guard:
         entry.held, entry.stand_in = False, math.nan
         epistemic = math.nan if entry.report is None else float(entry.report[3])
         if not gate.is_fault(entry.label, entry.pit, epistemic, entry.number):
-            return _NOTHING
+            return NOTHING
         released = gate.news(column)
         if released:
             return Ruling(stale=self._release_labels(released))

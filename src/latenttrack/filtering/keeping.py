@@ -147,7 +147,7 @@ def _entry(live: "LiveFilter", i: int, tensors: dict[str, np.ndarray], header: d
         begin=str(header["begins"][i]),
         flags=[str(flag) for flag in header["flags"][i]],
         features=tensors["features"][i],
-        report=None if track is None else live.program.report(track).tolist(),
+        report=None if track is None else live.program.report(track),
         forecast=track,
         pit=float(tensors["pit"][i]),
         log_score=float(tensors["log_score"][i]),

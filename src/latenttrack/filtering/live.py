@@ -23,7 +23,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD, Alarm
 from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
-from latenttrack.filtering.guard import Guard, Ruling
+from latenttrack.filtering.guard import NOTHING, Guard, Ruling
 from latenttrack.filtering.log import Entry, Log
 from latenttrack.filtering.program import AnyTrack, Program, Track, is_sound
 
@@ -60,6 +60,7 @@ class LiveFilter:
                 f"buffer is {shown(buffer)}: give a whole number of steps from 1 to {_LONGEST_BUFFER}."
             )
         self.feed, self.levels = feed, program.levels
+        self.interval = feed.interval if feed.clock else 1  # in the units of times; None: any
         self.pipeline, self.program = pipeline, program
         self.log = Log(2 * feed.delay + buffer)
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
@@ -85,15 +86,18 @@ class LiveFilter:
             time: of the step; None: one step after the last.
             id: under which its label will come; by default labels are matched by time.
         """
-        row, label, flags = self.feed.row(x if isinstance(x, Mapping) else self._by_name(x))
-        when, number, more = self._place(time)
-        flags += more
+        row, label, flags = self.feed.row(x)
         newest = self.log.newest
+        when, number = self._place(time, newest, flags)
         if newest is not None and when <= newest.time:
             return self._late(Entry(number, when, row, id, flags=flags), label)
-        self._doubt(when)
-        self._fill_gap(number, when, flags)
-        return self._next(Entry(self.next_number, when, row, id, flags=flags), label)
+        if self.interval is None or (newest is not None and number != newest.number + 1):
+            self._doubt(when)
+            self._fill_gap(number, when, flags)
+            number = self.next_number
+        else:
+            self.doubted = None
+        return self._next(Entry(number, when, row, id, flags=flags), label)
 
     def absorb(self, past: Series, *, trained: bool = False) -> None:
         """Take in what came before the stream, as it was loaded, without giving anything out.
@@ -180,38 +184,26 @@ class LiveFilter:
 
     # Steps
 
-    def _by_name(self, x: np.ndarray) -> dict[str, Any]:
-        values = np.asarray(x)
-        if values.shape != (len(self.feed.inputs),):
-            raise LatentTrackError(
-                f"x has shape {values.shape}: give the {len(self.feed.inputs)} measurements "
-                f"{', '.join(self.feed.inputs)}, in this order or by name."
-            )
-        return dict(zip(self.feed.inputs, values.tolist(), strict=True))
-
-    def _place(self, time: object) -> tuple[int | float, int, list[str]]:
-        """Time and number of the step that an event is about, and flags."""
-        newest, interval = self.log.newest, self.interval
+    def _place(self, time: object, newest: Entry | None, flags: list[str]) -> tuple[int | float, int]:
+        """Time and number of the step that an event is about; one that is off the grid is flagged."""
+        interval = self.interval
         if time is None:
             if self.feed.clock and (newest is None or interval is None):
                 raise LatentTrackError(
                     "the event has no time: give it one; only later ones of a regular stream may go without."
                 )
             number = 0 if newest is None else newest.number + 1
-            return 0 if newest is None else newest.time + (interval or 1), number, []
+            return 0 if newest is None else newest.time + (interval or 1), number
         when = self.feed.time(time)
         if newest is None:
-            return when, 0, []
-        if interval is None:
-            return when, newest.number + 1, []
+            return when, 0
+        if interval is None or when == newest.time + interval:
+            return when, newest.number + 1
         steps = round((when - newest.time) / interval)
         on_grid = newest.time + steps * interval
-        return on_grid, newest.number + steps, [] if on_grid == when else ["off-grid"]
-
-    @property
-    def interval(self) -> int | None:
-        """Between two steps, in the units of their times; None: any."""
-        return self.feed.interval if self.feed.clock else 1
+        if on_grid != when:
+            flags.append("off-grid")
+        return on_grid, newest.number + steps
 
     def _doubt(self, when: int | float) -> None:
         """Refuse a leap in time, unless the event before was one too.
@@ -251,7 +243,8 @@ class LiveFilter:
 
     def _next(self, entry: Entry, label: float) -> Prediction:
         self._follow(self._guard.row(entry))
-        self._take_own(entry, label)
+        if label == label:
+            self._take_own(entry, label)
         entry.begin, self.begin = self.begin, ""
         self._append(entry)
         self._run_stale()
@@ -261,7 +254,7 @@ class LiveFilter:
     def _take_own(self, entry: Entry, label: float) -> None:
         """The label of an earlier step that is one of the measurements of this one."""
         earlier = self.log.get(entry.number - self.feed.horizon)
-        if label == label and earlier is not None:
+        if earlier is not None:
             entry.flags += self._take(earlier, label).flags
 
     def _late(self, late: Entry, label: float) -> Prediction:
@@ -279,7 +272,8 @@ class LiveFilter:
         entry.forecast = None
         self.log.index(entry)
         self._follow(self._guard.row(entry))
-        self._take_own(entry, label)
+        if label == label:
+            self._take_own(entry, label)
         self._stale = min(self._stale, entry.number)
         self._run_stale()
         self.counts["events"] += 1
@@ -287,36 +281,34 @@ class LiveFilter:
 
     def _append(self, entry: Entry) -> None:
         # First, because the oldest step, which leaves now, may have a label that still has to be taken in.
-        self._run_stale()
+        if self._stale < entry.number:
+            self._run_stale()
         self._stale = entry.number
         self.log.append(entry)
 
     def _run_stale(self) -> None:
         """Run every step whose run is missing or out of date."""
-        log = self.log
+        log, begun = self.log, False
         for entry in log.entries[self._stale - log.first :]:
-            if entry.belief is None:  # the next one
+            if begun or entry.belief is None:  # else it is run again
                 entry.belief, entry.memory = self.belief, self.memory
+            begun = True
             track, memory = self._run(entry)
-            report = self.program.report(track).tolist()
+            report = self.program.report(track)
             if not is_sound(report):
                 track, memory = self._mend(entry)
-                report = self.program.report(track).tolist()
+                report = self.program.report(track)
             if entry.forecast is None:
                 entry.forecast, entry.report = track, report
-            following = log.get(entry.number + 1)
-            if following is not None:
-                following.belief, following.memory = track, memory
             self.belief, self.memory = track, memory
         self._stale = self.next_number
 
     def _run(self, entry: Entry) -> tuple[Track, PipelineState]:
         """What a step leaves behind, and the pipeline's memory after it."""
         due = self.log.get(entry.number - self.feed.delay)
-        due_y = math.nan if due is None else due.usable
+        due_x, due_y = (self._nothing, math.nan) if due is None else (due.features, due.usable)
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large is infinite, and mended
             features, memory = self.pipeline.follow(entry.memory, entry.time, entry.row, label=due_y)
-            due_x = self._nothing if due is None else due.features
             inputs = self.program.inputs(due_x, due_y, features, entry.number % 2**32)
         entry.features = inputs[len(features) : 2 * len(features)]
         return self.program.step(self._before(entry), inputs), memory
@@ -367,7 +359,7 @@ class LiveFilter:
     def _find(self, id: str | int | None, time: object) -> Entry | None:
         entry = self.log.find(id, None if time is None else self.feed.time(time))
         if entry is None and id is None and self.interval is not None:  # it may be a little off the grid
-            entry = self.log.find(None, self._place(time)[0])
+            entry = self.log.find(None, self._place(time, self.log.newest, [])[0])
         return entry
 
     def _absence(self, time: object) -> str:
@@ -395,6 +387,8 @@ class LiveFilter:
 
     def _follow(self, ruling: Ruling) -> None:
         """Take note of what the gate has decided."""
+        if ruling is NOTHING:  # nearly always
+            return
         self.counts["held"] += ruling.held
         self._stale = min(self._stale, ruling.stale)
         if ruling.restart:

@@ -97,8 +97,9 @@ class Log:
 
     def get(self, number: int) -> Entry | None:
         """The entry of a step; None if it is gone, or yet to come."""
-        index = number - self.first
-        return self.entries[index] if 0 <= index < len(self.entries) else None
+        entries = self.entries
+        index = number - entries[0].number if entries else -1
+        return entries[index] if 0 <= index < len(entries) else None
 
     def find(self, id: str | int | None, time: int | float | None) -> Entry | None:
         """The entry of an id or, without one, of a time."""

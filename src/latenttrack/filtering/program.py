@@ -66,8 +66,8 @@ class Program:
         self._report = slice(self.beliefs.size, self.beliefs.size + _MOMENTS + len(levels))
         loc, scale = units
         square = scale**2
-        self._gain = np.array([scale, scale, square, square, *[scale] * len(levels)])
-        self._offset = np.array([loc, 0.0, 0.0, 0.0, *[loc] * len(levels)])
+        self._gain = [scale, scale, square, square, *[scale] * len(levels)]
+        self._offset = [loc, 0.0, 0.0, 0.0, *[loc] * len(levels)]
         # The same kernels for one event and for many: the numbers are the same to the last bit.
         self._kernel, score = one_kernel(self._step), one_kernel(self._score)
         self._run = compile_small(self._kernel)
@@ -103,13 +103,13 @@ class Program:
             number: of the new step.
         """
         F = self._features
-        inputs = np.zeros(2 * F + 3, np.float32)
+        known, (loc, scale) = due_y == due_y, self.units
+        inputs = np.empty(2 * F + 3, np.float32)
         inputs[:F] = due_x
-        inputs[F : 2 * F] = x
-        if due_y == due_y:
-            inputs[-3] = (due_y - self.units.loc) / self.units.scale
-            inputs[-2] = 1.0
-        inputs[-1:].view(np.uint32)[0] = number
+        inputs[F:-3] = x
+        inputs[-3] = (due_y - loc) / scale if known else 0.0
+        inputs[-2] = known
+        inputs.view(np.uint32)[-1] = number
         return inputs
 
     def step(self, track: AnyTrack, inputs: np.ndarray) -> Track:
@@ -145,10 +145,11 @@ class Program:
         found = np.asarray(self._many_scores(stacked, np.array(values, np.float32)))[:count]
         return [(pit, log_prob - math.log(self.units.scale)) for pit, log_prob in found.tolist()]
 
-    def report(self, track: AnyTrack) -> np.ndarray:
+    def report(self, track: AnyTrack) -> list[float]:
         """[mean, sd, aleatoric, epistemic, quantiles...] of the step that left the track, original units."""
-        report: np.ndarray = self._offset + self._gain * np.asarray(track)[self._report]
-        return report
+        words = np.asarray(track)[self._report].tolist()
+        # As floats: for as few as these, arrays would take longer.
+        return [b + a * word for a, b, word in zip(self._gain, self._offset, words, strict=True)]
 
     def score(self, track: AnyTrack, y: float) -> tuple[float, float]:
         """(P(Y <= y), log p(y)) of a label in original units, under the forecast of a track."""
@@ -158,7 +159,8 @@ class Program:
 
     def _standardised(self, y: float) -> float:
         """A label as the model sees it; one too large for single precision is the largest there is."""
-        return min(max((y - self.units.loc) / self.units.scale, -_LARGEST), _LARGEST)
+        loc, scale = self.units
+        return min(max((y - loc) / scale, -_LARGEST), _LARGEST)
 
     def _begin(self, state: State) -> Track:
         return self.join(np.asarray(self.beliefs.pack(state)), None)
@@ -214,6 +216,6 @@ class Program:
         return jnp.stack([forecast.cdf(y), forecast.log_prob(y)])
 
 
-def is_sound(report: Sequence[float] | np.ndarray) -> bool:
+def is_sound(report: Sequence[float]) -> bool:
     """Whether mean and standard deviation of a report are numbers."""
     return math.isfinite(report[0]) and math.isfinite(report[1])
