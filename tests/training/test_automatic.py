@@ -97,6 +97,14 @@ def test_size_and_head_are_tried_together(suited, stream, tried):
     assert (found.size, found.head) == ("small", "student-t-pair")
 
 
+def test_the_gru_keeps_its_plain_head(suited, stream, tried):
+    tried(lambda setup: 1.0 - 0.05 * (setup.head == "student-t-pair") - 0.05 * (setup.memory == "lru"))
+    prepared, _ = suited.prepare(stream)
+    tries = automatic._Search("gru", suited, prepared, 0, 10**6, None, None)
+    found = tries.run()
+    assert (found.head, found.memory) == ("student-t", "gru")
+
+
 def test_long_streams_try_no_small_networks(suited, stream, tried, monkeypatch):
     monkeypatch.setattr(automatic, "_SHORT", 10)
     tried(lambda setup: 1.0 - 0.05 * (setup.size == "small") - 0.03 * (setup.head == "student-t-pair"))

@@ -7,16 +7,16 @@ trials that are trained on the older 85 % of the training part and judged on the
     size            one network of 35,000 parameters at most; or, on streams of up to 25,000 rows, three of
                     about 10,000 (of a GRU one), mixed
     head            a Student-t for each draw; or two of equal weight; tried with either size
-    memory          a GRU; or a linear recurrent unit (not of the reference that is called GRU)
+    memory          a GRU; or a linear recurrent unit
     epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
                     learning rate to the end
     dropout         usual; or light, and if that is better none; if it is not, strong
     recalibration   the strongest of three that costs nothing, or none
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
-error of their difference, so that chance does not decide. At last the network is trained on the whole
-training part. All trials together are bounded in updates, not in seconds: what is chosen does not depend on
-the machine.
+error of their difference, so that chance does not decide. The reference that is called GRU is one with a plain
+head: it does not choose head and memory. At last the network is trained on the whole training part. All
+trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
 """
 
 import functools
@@ -210,9 +210,9 @@ class _Search:
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
         # Together: on some streams the other head shows its worth in small networks only.
         sizes = ["usual", "small"] if len(self.series) <= _SHORT else ["usual"]
-        best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in _HEADS])
-        if self.name != "gru":
-            best = self.best(best, [best._replace(memory="lru")])
+        heads, memories = (["student-t"], ["gru"]) if self.name == "gru" else (_HEADS, _MEMORIES)
+        best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in heads])
+        best = self.best(best, [best._replace(memory=memory) for memory in memories])
         half, twice = best.updates // 2, min(2 * best.updates, _MOST_UPDATES)
         lengths = [half, twice] if twice > _LONGER * best.updates else [half]
         best = self.best(best, [best._replace(updates=updates) for updates in lengths])
