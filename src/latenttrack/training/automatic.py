@@ -14,8 +14,8 @@ trials that are trained on the older 85 % of the training part and judged on the
     recalibration   the strongest of three that costs nothing, or none
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
-error of their difference, so that chance does not decide. The reference that is called GRU is one with a plain
-head: it does not choose head and memory. At last the network is trained on the whole training part. All
+error of their difference, so that chance does not decide. The reference that is called GRU is one with a
+plain head: it does not choose head and memory. At last the network is trained on the whole training part. All
 trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
 """
 
