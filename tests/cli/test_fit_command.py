@@ -262,13 +262,17 @@ def test_a_network_that_chooses_nothing_takes_what_suits_the_data(tmp_path, monk
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_is_one_sentence_and_the_trials_are_kept(tmp_path):
     plant(tmp_path / "plant.csv")
-    process = start("plant.csv", "--target", "power", "--model", "gru", "--seeds", "1", cwd=tmp_path)
-    limit = time.monotonic() + 300
     notes = tmp_path / "plant.lt.checkpoint.trials"
-    while process.poll() is None and not notes.exists() and time.monotonic() < limit:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    arguments = ("plant.csv", "--target", "power", "--model", "gru", "--seeds", "1")
+    with start(*arguments, cwd=tmp_path) as process:
+        try:
+            limit = time.monotonic() + 300
+            while process.poll() is None and not notes.exists() and time.monotonic() < limit:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "Traceback" not in err
     assert err.rstrip().endswith("latenttrack: interrupted; the same command goes on where it was")
