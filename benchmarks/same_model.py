@@ -10,11 +10,13 @@ import numpy as np
 from measuring import Row, TorchPeer, parse, series, show, untrained
 
 from latenttrack.filtering.offline import filter_series
+from latenttrack.models.base import AbstractTracker
 from latenttrack.models.draws import Sobol
 from latenttrack.models.hypernetwork import GeneratedLinear
 from latenttrack.models.latent_track import LatentTrack
 from latenttrack.models.layout import lay_out
 from latenttrack.models.stack import Stack
+from latenttrack.models.use import innermost
 from latenttrack.training.credit import recency
 
 STEPS = 256
@@ -35,11 +37,11 @@ def rows(*, torch: TorchPeer) -> list[Row]:
     loss, norm = loss_and_norm(stack)
     scores = filter_series(stack, data, jax.random.key(0)).log_prob[0]
     return [
-        _row("loss of a window, vectorised", loss, theirs["vectorised"][0]),
-        _row("gradient norm, vectorised", norm, theirs["vectorised"][1]),
-        _row("loss of a window, step by step", loss, theirs["loop"][0]),
-        _row("gradient norm, step by step", norm, theirs["loop"][1]),
-        _row("filter, log-likelihood of 256 steps", float(scores.sum()), sum(theirs["filter"])),
+        equal("loss of a window, vectorised", loss, theirs["vectorised"][0]),
+        equal("gradient norm, vectorised", norm, theirs["vectorised"][1]),
+        equal("loss of a window, step by step", loss, theirs["loop"][0]),
+        equal("gradient norm, step by step", norm, theirs["loop"][1]),
+        equal("filter, log-likelihood of 256 steps", float(scores.sum()), sum(theirs["filter"])),
     ]
 
 
@@ -88,13 +90,34 @@ def state_dict(tracker: LatentTrack) -> dict[str, np.ndarray]:
     return {name: np.asarray(leaf) for name, leaf in state.items()}
 
 
+def preset_dict(tracker: AbstractTracker) -> dict[str, np.ndarray]:
+    """The weights of a `latent-track` with all its parts, under the names of torch_preset.py."""
+    network = innermost(tracker)
+    first, second = network.memory.encoder.layers
+    gru, hyper = network.memory.summariser, network.hypernetwork
+    linear = {"encoder.0": first, "encoder.1": second, "prior": network.prior.linear, "basis": hyper.features}
+    generated = {"first": hyper.layers[0], "second": hyper.layers[1], "skip": hyper.skip}
+    state = {f"{name}.weight": layer.weight for name, layer in linear.items()}
+    state |= {f"{name}.bias": layer.bias for name, layer in linear.items()}
+    state |= {f"{name}.base": layer.base_weight for name, layer in generated.items()}
+    state |= {f"{name}.base_bias": layer.base_bias for name, layer in generated.items()}
+    state |= {f"{name}.weight": layer.gain.value * layer.weight for name, layer in generated.items()}
+    state |= {f"{name}.bias": layer.bias for name, layer in generated.items()}
+    state |= {"gru.weight_ih": gru.input.weight, "gru.bias_ih": gru.input.bias}
+    state |= {"gru.weight_hh": gru.recurrent}
+    state |= {"gru.bias_hh": jnp.concatenate([jnp.zeros(2 * gru.size), gru.new_bias])}
+    state |= {"points": network.draws.points.value, "df": network.head(jnp.zeros((1, 2))).df}
+    return {name: np.asarray(leaf) for name, leaf in state.items()}
+
+
 def _generator(layer: GeneratedLinear) -> jax.Array:
     """[weights and biases of the layer, features]."""
     features = layer.weight.shape[0]
     return jnp.concatenate([layer.weight.reshape(features, -1), layer.bias], axis=1).T
 
 
-def _row(what: str, ours: float, peer: float) -> Row:
+def equal(what: str, ours: float, peer: float) -> Row:
+    """A row for two numbers that must be the same."""
     ratio = ours / peer
     return Row(what, f"{ours:.6g}", f"{peer:.6g}", ratio, f"1 +- {TOLERANCE:g}", abs(ratio - 1) <= TOLERANCE)
 

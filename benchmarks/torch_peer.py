@@ -6,10 +6,12 @@ in one run:
 
     {"task": "vectorised" | "loop" | "filter", "threads": 1, "repeats": 20}   ->  {"seconds": per step}
     {"task": "check", "path": "weights.npz"}                                  ->  losses and scores
+    {"task": "load", "path": "preset.npz"}                                    ->  there is a task "preset"
+    {"task": "check preset", "path": "preset.npz"}                            ->  scores and reports
 
 `vectorised` trains with `nn.GRU` over the window and everything else batched over its steps; `loop` trains as
 the paper's algorithm is written, one step after another in Python; `filter` is the online filter in eager
-mode.
+mode; `preset` is the same for all that surrounds the network in `latent-track` (torch_preset.py).
 """
 
 import json
@@ -22,6 +24,7 @@ import numpy as np
 import torch
 from stream import FEATURES, random_walk
 from torch import Tensor, nn
+from torch_preset import Preset
 
 HIDDEN, LATENT, ENCODER, BASIS, PREDICTOR = 64, 8, 16, 16, 8
 WINDOW, RECENCY, WARMUP, K = 256, 0.9, 575, 100
@@ -138,7 +141,7 @@ class Filter:
     def __init__(self, model: Model, x: Tensor, y: Tensor, eps: Tensor | None = None):
         self.model, self.x, self.y, self.eps = model, x, y, eps
         self.h, self.t = torch.zeros(1, HIDDEN), 0
-        self.log_prob = torch.zeros(())
+        self.log_prob = 0.0
 
     @torch.inference_mode()
     def __call__(self, steps: int) -> int:
@@ -155,10 +158,10 @@ class Filter:
         previous = mean + log_sd.exp() * eps[:, :LATENT]
         mean, log_sd = gaussian(model.transition(torch.cat([self.h.expand(K, -1), previous], 1)))
         loc, log_scale = model.predictor(x, mean + log_sd.exp() * eps[:, LATENT:])
-        self.mean = loc.mean()
-        self.aleatoric = (2.0 * log_scale).exp().mean()
-        self.epistemic = loc.var(correction=0)
-        self.log_prob = torch.logsumexp(log_normal(y, loc, log_scale), 0) - math.log(K)
+        self.mean = loc.mean().item()
+        self.aleatoric = (2.0 * log_scale).exp().mean().item()
+        self.epistemic = loc.var(correction=0).item()
+        self.log_prob = torch.logsumexp(log_normal(y, loc, log_scale), 0).item() - math.log(K)
         self.h = model.turn(self.h, model.encoder(torch.cat([x, y[None]])[None]))
         self.t += 1
 
@@ -179,8 +182,23 @@ def check(path: str) -> dict[str, float | list[float]]:
     run, scores = Filter(model, x, y, points), []
     for _ in range(len(y)):
         run(1)
-        scores.append(run.log_prob.item())
+        scores.append(run.log_prob)
     return {**answer, "filter": scores}
+
+
+def load_preset(path: str) -> Preset:
+    given = dict(np.load(path))
+    return Preset(given, given.pop("x"), given.pop("y"))
+
+
+def check_preset(path: str) -> dict[str, list[list[float]]]:
+    """What the whole preset says of every step, and how it is scored."""
+    run, reports, scores = load_preset(path), [], []
+    for _ in range(len(run.labels)):
+        run(1)
+        reports.append(run.report)
+        scores.append(list(run.score))
+    return {"reports": reports, "scores": scores}
 
 
 def main() -> None:
@@ -197,6 +215,10 @@ def main() -> None:
         request = json.loads(line)
         if request["task"] == "check":
             answer = check(request["path"])
+        elif request["task"] == "check preset":
+            answer = check_preset(request["path"])
+        elif request["task"] == "load":
+            tasks["preset"], answer = load_preset(request["path"]), {}
         else:
             torch.set_num_threads(request["threads"])
             start = time.perf_counter()
