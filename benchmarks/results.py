@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/results.py                        # the page and its figure
 
 Kept are docs/results/TRACK.json (made by `--add`; of a bench of somebody's file it is files/NAME-H.json,
-H steps ahead) and docs/results/ablations.json, a list of
+H steps ahead), docs/results/safety_net.json (made by safety_net.py: for each track the NLL of the average and
+of its members) and docs/results/ablations.json (made by ablations.py), a list of
 
     {"track": "next-hour", "change": "no anchor", "nll": 0.979, "difference": 0.182, "standard_error": 0.004,
      "seeds": 1}
@@ -39,7 +40,7 @@ RESULTS = ROOT / "docs" / "results"
 PAGE = ROOT / "docs" / "results.md"
 FIGURE = ROOT / "docs" / "images" / "calibration.png"
 TEMPLATE = Path(__file__).with_name("results.md.jinja")
-ABLATIONS = "ablations.json"
+ABLATIONS, SAFETY_NET = "ablations.json", "safety_net.json"
 DRAWN = (LEADING, "rls-t", "gru", "lightgbm")
 
 
@@ -121,11 +122,12 @@ def _scores(run: Run) -> Any:
 
 
 class Results(NamedTuple):
-    """The kept runs, in the order of the page, the ablations, and the runs on files."""
+    """The kept runs, in the order of the page, the ablations, the runs on files, and members by track."""
 
     runs: dict[str, Run]
     ablations: list[Run]
     files: dict[str, Run]
+    members: dict[str, dict[str, float]]
 
 
 def load(results: Path) -> Results:
@@ -134,14 +136,14 @@ def load(results: Path) -> Results:
         {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
         for folder in (results, results / "files")
     )
-    ablations = found.pop("ablations", [])
+    ablations, members = found.pop("ablations", []), found.pop("safety_net", {})
     for one in ablations:
         if missing := {"track", "change", "nll", "difference", "standard_error", "seeds"} - set(one):
             raise LatentTrackError(f"an entry of {ABLATIONS} has no {', '.join(sorted(missing))}: {one}")
     if not found:
         raise LatentTrackError(f"{results} has no results: run `results.py --add FOLDER` with a bench first.")
     order = [*(name for name in ORDER if name in found), *(name for name in found if name not in ORDER)]
-    return Results({name: found[name] for name in order}, ablations, files)
+    return Results({name: found[name] for name in order}, ablations, files, members)
 
 
 # The page
@@ -161,7 +163,9 @@ def _calibration(entry: Run) -> Calibration:
     return Calibration(np.array(kept["histogram"]), np.array(kept["coverage"]), kept["steps"])
 
 
-def page(runs: dict[str, Run], ablations: list[Run], files: dict[str, Run]) -> str:
+def page(
+    runs: dict[str, Run], ablations: list[Run], files: dict[str, Run], members: dict[str, dict[str, float]]
+) -> str:
     """The whole page."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, autoescape=False)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
@@ -173,13 +177,13 @@ def page(runs: dict[str, Run], ablations: list[Run], files: dict[str, Run]) -> s
         drawn=[name for name in DRAWN if name in present],
         scores=SCORES,
         early=[name for name, run in runs.items() if run["track"]["delay"] < run["track"]["horizon"]],
-        groups=text.groups(runs),
         short=[text.in_short(name, run) for name, run in runs.items()],
         outcome=text.outcome_over_tracks(runs),
         aims=[text.aims_row(track, run) for track, run in runs.items()],
         reached=text.reached(runs),
         control=text.control(runs),
         net=text.net_table(runs),
+        alone=text.members_table(runs, members),
         ablations=text.ablation_table(ablations),
         files=[text.file_row(run) for run in files.values()],
         files_outcome=text.outcome_over_tracks(files, "files") if files else "",

@@ -33,6 +33,7 @@ MODELS = {
     "last-label": "repeats the last label",
 }
 CONTROL = "lt-deterministic"
+AVERAGE = "average"
 # Set beforehand, near what a prototype had reached on the same test parts.
 AIMS: dict[str, dict[str, float]] = {
     "paper-clean": {"nll_mean": 0.755, "crps_mean": 0.318, "mse_mean": 0.425, "pit_ks": 0.010},
@@ -210,14 +211,6 @@ def period(run: Run) -> str:
     return "&nbsp;to ".join(ends)
 
 
-def groups(runs: Mapping[str, Run]) -> list[tuple[str, list[str]]]:
-    """Options of the bench command, and the tracks that were run with them."""
-    found: dict[str, list[str]] = {}
-    for track, run in runs.items():
-        found.setdefault(f"--seeds {run['seeds']} --models {','.join(run['models'])}", []).append(track)
-    return list(found.items())
-
-
 # Aims
 
 
@@ -346,3 +339,23 @@ def net_table(runs: Mapping[str, Run]) -> Run | None:
     members = list(dict.fromkeys(name for of in found.values() for name in of))
     rows = [[track, *(percent(of[m]) if m in of else "" for m in members)] for track, of in found.items()]
     return {"members": members, "rows": rows}
+
+
+def members_table(runs: Mapping[str, Run], members: Mapping[str, Mapping[str, float]]) -> Run | None:
+    """NLL of the average and of each of its members alone; None where nothing is known of them."""
+    found = {track: members[track] for track in runs if track in members}
+    if not found:
+        return None
+    names = list(dict.fromkeys(name for of in found.values() for name in of if name != AVERAGE))
+    rows, behind = [], []
+    for track, of in found.items():
+        behind.append(of[AVERAGE] - min(of[name] for name in names if name in of))
+        told = [shown(of[name]) if name in of else "" for name in (AVERAGE, *names)]
+        rows.append([track, *told, f"{behind[-1]:+.3f}"])
+    worst = max(behind)
+    verdict = (
+        f"Nowhere does it end more than {worst:.3f} nats behind the best of its members."
+        if worst > 0
+        else f"It ends ahead of the best of its members everywhere, by {-worst:.3f} nats at least."
+    )
+    return {"names": names, "rows": rows, "verdict": verdict}

@@ -4,7 +4,7 @@
 
 For finished benches: the NLL of the average on the test part beside that of each of its members alone, both
 before recalibration. The average must not end more than .01 nats behind the best of them. Nothing is chosen
-by it.
+by it. What is found is kept in docs/results/safety_net.json, for the page that results.py makes.
 """
 
 import argparse
@@ -25,8 +25,10 @@ from latenttrack.models.base import AbstractTracker, partition
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.stack import Stack
 from latenttrack.models.transformed import Transformed
+from latenttrack.store.atomic import write_bytes
 
 MOST = 0.01  # nats
+KEPT = Path(__file__).resolve().parents[1] / "docs" / "results" / "safety_net.json"
 
 
 def inside(tracker: AbstractTracker, member: int | None) -> AbstractTracker:
@@ -51,6 +53,7 @@ def main() -> None:
     parser.add_argument("benches", nargs="+", type=Path)
     parser.add_argument("--data-dir", type=Path, default=None)
     chosen = parser.parse_args()
+    kept = json.loads(KEPT.read_bytes()) if KEPT.exists() else {}
     for folder in chosen.benches:
         track = find_track(json.loads((folder / "summary.json").read_bytes())["track"]["name"])
         past, future = track.load(chosen.data_dir).split(track.fraction)
@@ -63,6 +66,8 @@ def main() -> None:
         verdict = "within" if behind <= MOST else "NOT WITHIN"
         shown = ", ".join(f"{name} {value:.4f}" for name, value in nll.items())
         print(f"{track.name}: {shown}; behind the best by {behind:+.4f}, {verdict} {MOST}", flush=True)
+        kept[track.name] = nll
+        write_bytes(KEPT, json.dumps(kept, indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ def pair(difference, error):
 
 def test_the_page_is_made_from_its_results(generator):
     """Without results there is no page; with them it is exactly what they say, and its figure is there."""
-    tracks = [path for path in generator.RESULTS.glob("*.json") if path.name != generator.ABLATIONS]
+    beside = (generator.ABLATIONS, generator.SAFETY_NET)
+    tracks = [path for path in generator.RESULTS.glob("*.json") if path.name not in beside]
     assert generator.PAGE.exists() == bool(tracks)
     if tracks:
         assert generator.PAGE.read_text(encoding="utf-8") == generator.page(
@@ -157,15 +158,18 @@ def test_a_page_of_made_up_benches(generator, tmp_path):
     ]
     ablations = [one | {"seeds": 3} for one in ablations]
     (tmp_path / "results" / "ablations.json").write_text(json.dumps(ablations))
-    runs, found, files = generator.load(tmp_path / "results")
-    assert list(runs) == ["six-hours", "paper-clean", "a-track-of-mine"]
-    page = generator.page(runs, found, files)
+    members = {"paper-clean": {"average": 0.512, "network": 0.51, "rls-t": 0.9}}
+    (tmp_path / "results" / "safety_net.json").write_text(json.dumps(members))
+    found = generator.load(tmp_path / "results")
+    assert list(found.runs) == ["six-hours", "paper-clean", "a-track-of-mine"]
+    page = generator.page(*found)
     for said in (
         "in NLL on 2 of 3 tracks, in CRPS on 2 of 3 tracks. ",
         "It is behind lightgbm on a-track-of-mine (NLL and CRPS).",
         "except on paper-clean",
         "for track in six-hours paper-clean a-track-of-mine; do",
-        "--seeds 2 --models gru,latent-track,lt-deterministic,lightgbm",
+        "Nowhere does it end more than 0.002 nats behind the best of its members.",
+        "| paper-clean | 0.512 | 0.510 | 0.900 | +0.002 |",
         "better by more than two standard errors on 3 of 3 tracks",
         "- Anchor: RLS.",
         "| paper-clean | 90.0 | 10.0 |",
@@ -176,7 +180,7 @@ def test_a_page_of_made_up_benches(generator, tmp_path):
         "(images/calibration.png)",
     ):
         assert said in page
-    assert generator.figure(runs).startswith(b"\x89PNG")
+    assert generator.figure(found.runs).startswith(b"\x89PNG")
     _check_tables(page)
 
 
@@ -308,6 +312,14 @@ def test_ablations_in_words(generator):
         "no anchor": ("3", "worse"),
     }
     assert generator.text.ablation_table([]) is None
+
+
+def test_a_safety_net_that_is_ahead_of_all_its_members(generator):
+    members = {"bike": {"average": 1.0, "network": 1.3, "rls-t": 1.02}, "not on the page": {"average": 9.0}}
+    table = generator.text.members_table({"bike": {}}, members)
+    assert table["rows"] == [["bike", "1.000", "1.300", "1.020", "-0.020"]]
+    assert table["verdict"].endswith("everywhere, by 0.020 nats at least.")
+    assert generator.text.members_table({"other": {}}, members) is None
 
 
 def test_an_ablation_must_be_complete(generator, tmp_path):
