@@ -43,10 +43,11 @@ def test_moments_and_quantiles_are_those_of_the_draws(program, tracks, score, de
     drawn = np.array(
         [fan.draw(tracks, overlap.mean + overlap.sd * rng.normal(size=PATHS)) for _ in range(DRAWS)]
     )
-    # Draws of one path share what it expects; its standard error comes from the rounds, which are alike.
-    error = drawn.mean(axis=1).std() / DRAWS**0.5
+    # Rounds are alike, and their spread gives the standard errors; of squares they are all but normal.
+    squares = (drawn - drawn.mean()) ** 2
+    error, error_of_square = (rounds.mean(axis=1).std() / DRAWS**0.5 for rounds in (drawn, squares))
     assert abs(mean - drawn.mean()) < 5 * error + 1e-3 * drawn.std()
-    assert sd == pytest.approx(drawn.std(), rel=0.03)
+    assert abs(sd**2 - squares.mean()) < 5 * error_of_square + 0.01 * squares.mean()
     shares = [np.mean(drawn <= quantile) for quantile in quantiles]
     np.testing.assert_allclose(shares, LEVELS, atol=0.01)
 

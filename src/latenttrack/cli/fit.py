@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from latenttrack.training.fit import Progress as EpochDone
 
 # Trials at most, for the bar: it jumps ahead where there are fewer.
-_TRIALS = 10
+_TRIALS = 11
 
 
 @click.command()

@@ -4,6 +4,7 @@ A `Predictive` mixes them. Every array here has shape [K] (K = 1 is a single dis
 """
 
 import abc
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -26,11 +27,15 @@ class AbstractComponents(eqx.Module):
 
     @abc.abstractmethod
     def mean(self) -> Float[Array, " K"]:
-        """The K means."""
+        """The K means; where several make up the emission of one draw, the mean of that, for each."""
 
     @abc.abstractmethod
     def variance(self) -> Float[Array, " K"]:
-        """The K variances."""
+        """The K variances; likewise."""
+
+    def by_draw(self, values: Float[Array, " K"]) -> Float[Array, " K"]:
+        """Numbers that belong to the K distributions, averaged over those of one draw."""
+        return values
 
     @abc.abstractmethod
     def log_height(self) -> Float[Array, " K"]:
@@ -155,7 +160,30 @@ class StudentT(AbstractComponents):
 
     def affine(self, loc: Float[Array, ""], scale: Float[Array, ""]) -> "StudentT":
         """The same df, location and scale moved."""
-        return StudentT(loc + scale * self.loc, scale * self.scale, self.df)
+        return dataclasses.replace(self, loc=loc + scale * self.loc, scale=scale * self.scale)
+
+
+class StudentTPair(StudentT):
+    """Emissions that are two Student-t of equal weight: K = 2 `draws`, the first of each, then the second.
+
+    How far the two lie apart is noise and not ignorance, so that `mean` and `variance` are those of the
+    emission that a distribution is half of. Several such lists may follow one another.
+    """
+
+    draws: int = eqx.field(static=True)
+
+    def mean(self) -> Float[Array, " K"]:
+        """The mean of both locations."""
+        return self.by_draw(self.loc)
+
+    def variance(self) -> Float[Array, " K"]:
+        """The mean of both variances, and the squared distance of the locations from their mean."""
+        return self.by_draw(super().variance() + (self.loc - self.mean()) ** 2)
+
+    def by_draw(self, values: Float[Array, " K"]) -> Float[Array, " K"]:
+        """The mean over both, for both."""
+        pairs = values.reshape(-1, 2, self.draws)
+        return jnp.broadcast_to(jnp.mean(pairs, axis=1, keepdims=True), pairs.shape).reshape(values.shape)
 
 
 class Joined(AbstractComponents):
@@ -184,6 +212,10 @@ class Joined(AbstractComponents):
     def variance(self) -> Float[Array, " K"]:
         """The parts' variances."""
         return jnp.concatenate([part.variance() for part in self.parts])
+
+    def by_draw(self, values: Float[Array, " K"]) -> Float[Array, " K"]:
+        """Part by part."""
+        return jnp.concatenate([part.by_draw(own) for part, own in self.split(values)])
 
     def log_height(self) -> Float[Array, " K"]:
         """The parts' highest log densities."""

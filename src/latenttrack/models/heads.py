@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from latenttrack.models.components import AbstractComponents, Gaussian, StudentT
+from latenttrack.models.components import AbstractComponents, Gaussian, StudentT, StudentTPair
 
 # Labels are standardised: outside these log-scales a network has diverged, and exp() would overflow.
 LOG_SCALE_RANGE = (-8.0, 8.0)
@@ -65,9 +65,10 @@ class StudentTPairHead(AbstractHead):
     def __init__(self, df: float = 6.0):
         self.single = StudentTHead(df)
 
-    def __call__(self, raw: Float[Array, "K size"]) -> StudentT:
+    def __call__(self, raw: Float[Array, "K size"]) -> StudentTPair:
         """raw = [mean, log squared scale] of the first, and what the second has more of each."""
-        return self.single(jnp.concatenate([raw[:, :2], raw[:, :2] + raw[:, 2:]]))
+        both = self.single(jnp.concatenate([raw[:, :2], raw[:, :2] + raw[:, 2:]]))
+        return StudentTPair(both.loc, both.scale, both.df, draws=raw.shape[0])
 
 
 def _scale(log_square: Float[Array, " K"]) -> Float[Array, " K"]:

@@ -43,12 +43,12 @@ class Predictive(eqx.Module):
 
     @property
     def aleatoric(self) -> Float[Array, ""]:
-        """Noise: the mean of the component variances."""
+        """Noise: the mean of the variances of the draws' emissions."""
         return self._averages[1]
 
     @property
     def epistemic(self) -> Float[Array, ""]:
-        """Ignorance: the variance of the component means."""
+        """Ignorance: the variance of the draws' means."""
         return jnp.sum(self.weights * (self.components.mean() - self.mean) ** 2)
 
     @property

@@ -220,7 +220,7 @@ class TransformedPredictive(Predictive):
     straight, and otherwise the mean to a thousandth of the standard deviation and the variance to one part in
     thirty; of a Student-t with fewer than 6 degrees of freedom it misses more, at 3 about a fifth, which lies
     beyond the grid. Aleatoric and epistemic variance are those of the transformed components (law of total
-    variance); a warp keeps their ratio.
+    variance), draw by draw; a warp keeps their ratio.
 
     `components` and `log_weights` are those of u.
     """
@@ -328,7 +328,7 @@ def _moments(base: Predictive, curve: Curve) -> Moments:
     first = away + r @ grid.mass
     second = slope**2 * components.variance() + away**2 + (r * (line + y)) @ grid.mass
     mean = jnp.sum(weights * first)
-    epistemic = jnp.sum(weights * (first - mean) ** 2)
+    epistemic = jnp.sum(weights * (components.by_draw(first) - mean) ** 2)
     total = jnp.sum(weights * second) - mean**2
     # Noise is never nothing: of a difference that is all rounding, a rounding is left.
     aleatoric = jnp.maximum(total - epistemic, jnp.finfo(total.dtype).eps * total)
