@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,16 @@ def test_events_without_or_with_odd_kinds():
     row, _, flags = FEED.row(dict(zip(FEED.inputs, [1.0, 0.0, 1.0, 0.0], strict=True)))
     assert (row.tolist(), flags) == ([1.0, 0.0, 1.0, 0.0], [])
     assert FEED.row({"temp": 1.0, "wind": "NW", "more": 2})[2] == ["unknown:more"]
+
+
+@pytest.mark.parametrize("sentinel", [0.0, 1.0])
+def test_a_sentinel_of_0_or_1_is_no_kind(sentinel):
+    """It means a number of the file, and kinds are no numbers there."""
+    feed = replace(FEED, sentinels=((sentinel, None),))
+    for x in ({"temp": 5.0, "wind": "NW"}, np.array([5.0, 1.0, 0.0, 0.0])):
+        row, _, flags = feed.row(x)
+        assert (row.tolist(), flags) == ([5.0, 1.0, 0.0, 0.0], [])
+    assert feed.row({"temp": sentinel, "wind": "NW"})[2] == ["missing:temp"]
 
 
 def test_through_json():

@@ -175,6 +175,8 @@ class Feed:
         return number, ""
 
     def _is_sentinel(self, value: float, name: str) -> bool:
+        if name in self._column:
+            return False  # the 0 and 1 of a kind are not from the file
         return any(value == sentinel and only in (None, name) for sentinel, only in self.sentinels)
 
     def label(self, y: object) -> float:
