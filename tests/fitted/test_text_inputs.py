@@ -1,6 +1,7 @@
 """A file with a column of text, from fit to a live stream and a forecast."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,3 +71,12 @@ def test_a_forecast_knows_the_modes_to_come(fitted):
     found = model.forecast(10, recent, covariates, samples=20)
     assert not found.unknown
     np.testing.assert_allclose(found.mean, POWER[640:650], atol=5.0)
+
+
+def test_messages_name_the_column_and_not_its_kinds(fitted):
+    _, model, folder = fitted
+    found = model.forecast(3, write(folder / "recent.csv", range(600, 640)), samples=2)
+    assert found.unknown == ("mode",)
+    feed = replace(model.feed, limits=((-2.0, 3.0),) * 3)
+    said = replace(model, feed=feed).stream().predict(np.array([50.0, 60.0, 0.0]), time=HOURS[600])
+    assert said.flags == ("implausible:mode",)

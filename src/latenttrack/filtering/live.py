@@ -64,7 +64,7 @@ class LiveFilter:
         self.pipeline, self.program = pipeline, program
         self.log = Log(2 * feed.delay + buffer)
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
-        self._guard = Guard(self.gate, self.log, feed.delay, feed.inputs)
+        self._guard = Guard(self.gate, self.log, feed.delay, tuple(map(feed.column, feed.inputs)))
         self.alarm = Alarm(feed.delay, alarm)
         self.counts = dict.fromkeys(("events", "labels", "too-late", "unmatched", "held", "gaps", "drift"), 0)
         self.origin = self.belief = self.program.start()
