@@ -4,7 +4,7 @@ A rare kind, or one that was never seen, is 0 in all of them; where the text is 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from numbers import Real
 from typing import Any
@@ -35,6 +35,13 @@ def find_kinds(texts: np.ndarray) -> tuple[str, ...]:
     if len(order) < 2 or counts[order].sum() < _COVERED * len(known):
         return ()
     return tuple(kinds[order].tolist())
+
+
+def used(categories: Categories, inputs: Sequence[str]) -> Categories:
+    """Those of which at least one kind is an input; the others are not needed to read a row."""
+    return tuple(
+        (name, kinds) for name, kinds in categories if any(indicator(name, kind) in inputs for kind in kinds)
+    )
 
 
 def kind_of(value: object, kinds: tuple[str, ...]) -> str | None:
