@@ -263,6 +263,9 @@ def test_text_of_a_few_kinds_is_an_input():
     np.testing.assert_array_equal(taken.x[:, 2], WIND**2)
     holes = described(table(site=["", *site[1:]])).description
     assert facts(holes)["missing"] == ["site once"]
+    copied = described(table(site=site, twin=["", *site[1:]]))
+    assert (copied.series.names, copied.series.categories) == (series.names, series.categories)
+    assert facts(copied.description)["missing"] == ["nothing"]
     named, _ = described(table(site=site), features=("site", "wind"))
     assert named.names == ("site=b", "site=a", "wind")
 

@@ -265,6 +265,29 @@ def test_labels_of_a_table_are_told_after_their_rows(model, raw):
     assert found["mean"][-1] == expected.mean
 
 
+def test_times_of_a_table_are_made_as_in_the_file_of_the_model(model, raw):
+    """In several columns, in one of two, or in one of numbers; another column may be named instead."""
+    days, hours = raw.time[:30].astype("datetime64[D]"), np.arange(30) % 24.0
+    text = [str(day).split("-") for day in days]
+    parts = {name: [float(t[i]) for t in text] for i, name in enumerate(("year", "month", "day"))}
+    seconds = raw.time[:30].astype("datetime64[s]").astype(float)
+    clocks = [{"date": days, "hr": hours}, {**parts, "hour": hours}, {"ts": raw.time[:30]}, {"unix": seconds}]
+    rows = {"level": raw.x[:30, 0], "wind": raw.x[:30, 1]}
+    slow = means(live(model, raw, range(30))[1]).tolist()
+    for clock in clocks:
+        told = dataclasses.replace(model, record={"file": {"time": list(clock)}})
+        for others in ({}, {"written": raw.time[:30] + np.timedelta64(1, "D")}):
+            found = told.stream().run({**rows, **clock, **others})
+            np.testing.assert_array_equal(found["time"], raw.time[:30])
+            assert found["mean"].tolist() == slow
+    # Parts that are not there, or a column that the user names, are not in the way of others.
+    assert (told.stream().run({**rows, "ts": raw.time[:30]})["time"] == raw.time[:30]).all()
+    named = told.stream().run({**rows, "unix": seconds + 60, "ts": raw.time[:30]}, time="ts")
+    assert (named["time"] == raw.time[:30]).all()
+    with pytest.raises(lt.LatentTrackError, match="did you mean 'ts'"):
+        model.stream().run({**rows, "ts": raw.time[:30]}, time="tz")
+
+
 @pytest.mark.parametrize("sourced", [True, False], ids=["own label", "labels"])
 def test_many_lines_at_once_are_line_by_line(model, sourced):
     """Their answers are the same texts, flags and alarms included; then both streams go on alike."""

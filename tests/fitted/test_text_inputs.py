@@ -1,6 +1,7 @@
 """A file with a column of text, from fit to a live stream and a forecast."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,16 +47,21 @@ def test_the_kinds_are_inputs_and_worth_it(fitted):
 
 
 def test_events_and_tables_say_the_same(fitted):
-    _, model, folder = fitted
-    rows = range(600, 680)
+    """In compiled passes of 64 rows, and in what is left of the table, which is run one by one."""
+    _, model, _ = fitted
+    rows = slice(600, 680)
+    modes = MODES[rows].astype(object)
+    modes[[5, 10, 70, 75]], modes[[20, 77]] = "explode", ""
     stream = model.stream()
-    said = [stream.predict({"mode": str(MODES[i])}, time=str(HOURS[i])) for i in rows]
-    found = model.stream().run(write(folder / "next.csv", rows, target=False))
+    said = [stream.predict({"mode": m}, time=t) for m, t in zip(modes, HOURS[rows], strict=True)]
+    found = model.stream().run({"ts": HOURS[rows], "mode": modes})
     assert [one.mean for one in said] == found["mean"].tolist()
-    assert [list(one.flags) for one in said] == [[]] * len(rows) == found["flags"].tolist()
-    odd = answer(stream, json.dumps({"time": str(HOURS[680]), "x": {"mode": "explode"}}).encode())
-    assert odd["flags"] == ["unknown-kind:mode"]
-    assert np.isfinite(odd["mean"])
+    assert [list(one.flags) for one in said] == found["flags"].tolist()
+    odd = dict.fromkeys([5, 10, 70, 75], "unknown-kind:mode") | dict.fromkeys([20, 77], "missing:mode")
+    assert {i: flag for i, flags in enumerate(found["flags"]) for flag in flags} == odd
+    line = answer(stream, json.dumps({"time": str(HOURS[680]), "x": {"mode": "explode"}}).encode())
+    assert line["flags"] == ["unknown-kind:mode"]
+    assert np.isfinite(line["mean"])
 
 
 def test_a_forecast_knows_the_modes_to_come(fitted):
@@ -65,3 +71,12 @@ def test_a_forecast_knows_the_modes_to_come(fitted):
     found = model.forecast(10, recent, covariates, samples=20)
     assert not found.unknown
     np.testing.assert_allclose(found.mean, POWER[640:650], atol=5.0)
+
+
+def test_messages_name_the_column_and_not_its_kinds(fitted):
+    _, model, folder = fitted
+    found = model.forecast(3, write(folder / "recent.csv", range(600, 640)), samples=2)
+    assert found.unknown == ("mode",)
+    feed = replace(model.feed, limits=((-2.0, 3.0),) * 3)
+    said = replace(model, feed=feed).stream().predict(np.array([50.0, 60.0, 0.0]), time=HOURS[600])
+    assert said.flags == ("implausible:mode",)

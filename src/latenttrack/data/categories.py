@@ -4,12 +4,14 @@ A rare kind, or one that was never seen, is 0 in all of them; where the text is 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from latenttrack.data.columns import MISSING
+from latenttrack.data.columns import MISSING, from_text
 from latenttrack.data.tables import Table
 
 # Columns, and what is common in each.
@@ -35,6 +37,33 @@ def find_kinds(texts: np.ndarray) -> tuple[str, ...]:
     return tuple(kinds[order].tolist())
 
 
+def used(categories: Categories, inputs: Sequence[str]) -> Categories:
+    """Those of which at least one kind is an input; the others are not needed to read a row."""
+    return tuple(
+        (name, kinds) for name, kinds in categories if any(indicator(name, kind) in inputs for kind in kinds)
+    )
+
+
+def kind_of(value: object, kinds: tuple[str, ...]) -> str | None:
+    """Which kind a value of a file or an event is: "" if it is missing, None if it is none of them.
+
+    A number is the kind that reads as it: of the kinds 1, 2 and A a file may hold the first two only, and is
+    then read as numbers.
+    """
+    if isinstance(value, str):
+        return "" if value in MISSING else value if value in kinds else None
+    if isinstance(value, Real):
+        return "" if value != value else next((kind for kind in kinds if _number(kind) == value), None)
+    return "" if value is None else None
+
+
+@lru_cache(maxsize=256)
+def _number(kind: str) -> float | None:
+    """What a kind would be in a column of numbers; None if it is text anywhere."""
+    (value,) = from_text([kind], decimal_comma=True).tolist()
+    return value if isinstance(value, float) else None
+
+
 def spread(table: Table, categories: Categories) -> Table:
     """The table with 0 and 1 for each kind in place of the columns of text."""
     columns, kinds = {}, dict(categories)
@@ -42,10 +71,9 @@ def spread(table: Table, categories: Categories) -> Table:
         if name not in kinds:
             columns[name] = values
             continue
-        # A column without any text was read as numbers, all of them missing.
-        texts = values if values.dtype.kind == "O" else np.where(values == values, "?", "")
+        found = np.array([kind_of(value, kinds[name]) for value in values.tolist()], object)
         for kind in kinds[name]:
-            columns[indicator(name, kind)] = np.where(texts == "", math.nan, texts == kind)
+            columns[indicator(name, kind)] = np.where(found == "", math.nan, found == kind)
     return Table(columns, table.source)
 
 
@@ -55,9 +83,8 @@ def spread_event(x: Mapping[str, Any], categories: Categories) -> tuple[dict[str
     for name, kinds in categories:
         if name not in row:
             continue
-        value = row.pop(name)
-        missing = value is None or value != value or (isinstance(value, str) and value in MISSING)
-        if not missing and value not in kinds:
+        found = kind_of(row.pop(name), kinds)
+        if found is None:
             flags.append(f"unknown-kind:{name}")
-        row |= {indicator(name, kind): math.nan if missing else float(value == kind) for kind in kinds}
+        row |= {indicator(name, kind): math.nan if found == "" else float(found == kind) for kind in kinds}
     return row, flags

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latenttrack.data.categories import Categories, find_kinds, indicator, spread
+from latenttrack.data.categories import Categories, find_kinds, indicator, spread, used
 from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
@@ -201,6 +201,7 @@ def understand(selection: Selection) -> Understood:
     categories, whole = _categories(masked, clock, selection), masked
     masked = spread(masked, categories)
     sifted = _inputs(masked, clock, selection, dict(categories))
+    categories = used(categories, sifted.inputs)
     choices: dict[str, Any] = {
         "target": selection.target,
         "time": clock.name if clock else False,

@@ -43,7 +43,7 @@ class Feed:
         sentinels: (value, measurement) that mean "missing", measurement None for all of them.
         limits: (low, high) of each measurement, beyond which a value is not plausible; none given: no limits.
         target_limits: the same for labels.
-        categories: measurements that are text, and the kinds of each that are among `inputs`.
+        categories: measurements that are text, and the kinds of each, at least one of them among `inputs`.
     """
 
     inputs: tuple[str, ...]
@@ -96,7 +96,11 @@ class Feed:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """What an event should have: the inputs, with text in place of its kinds."""
-        return tuple(dict.fromkeys(self._column.get(name, name) for name in self.inputs))
+        return tuple(dict.fromkeys(map(self.column, self.inputs)))
+
+    def column(self, name: str) -> str:
+        """What users call an input: its own name, or that of the text that it is a kind of."""
+        return self._column.get(name, name)
 
     @cached_property
     def _column(self) -> dict[str, str]:
@@ -135,7 +139,7 @@ class Feed:
             number, wrong = (math.nan, "missing") if value is _ABSENT else self.number(value, name)
             row.append(number)
             if wrong:
-                flags.append(f"{wrong}:{self._column.get(name, name)}")
+                flags.append(f"{wrong}:{self.column(name)}")
         label = math.nan
         if self.source is not None and self.source in x:
             label = self.number(x[self.source], self.source)[0]
@@ -175,6 +179,8 @@ class Feed:
         return number, ""
 
     def _is_sentinel(self, value: float, name: str) -> bool:
+        if name in self._column:
+            return False  # the 0 and 1 of a kind are not from the file
         return any(value == sentinel and only in (None, name) for sentinel, only in self.sentinels)
 
     def label(self, y: object) -> float:

@@ -46,7 +46,8 @@ class Series:
         horizon: see `source`.
         sentinels: (value, column) that meant "missing" where the series came from, column None for all; here
             they are NaN already.
-        categories: columns of text, and the kinds of each that are features here (data/categories.py).
+        categories: columns of text, and the kinds of each, at least one of them a feature here
+            (data/categories.py).
     """
 
     x: np.ndarray

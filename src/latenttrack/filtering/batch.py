@@ -72,12 +72,10 @@ def run_piece(live: LiveFilter, events: Events) -> list[tuple[Prediction, Observ
 
 def _one_by_one(live: LiveFilter, events: Events) -> list[Prediction]:
     answers = []
-    for time, row, label, source, _, id in zip(*events, strict=True):
-        x = dict(zip(live.feed.inputs, row.tolist(), strict=True))
-        if live.feed.source is not None:
-            x[live.feed.source] = float(source)
+    for time, row, label, source, flags, id in zip(*events, strict=True):
         when = live.feed.stamp(time.item())
-        answers.append(live.predict(x, time=when, id=id))
+        # Not as numbers by name: what was wrong with the values themselves would be lost.
+        answers.append(live.predict_row(row, float(source), list(flags), time=when, id=id))
         if not math.isnan(label):
             live.observe(float(label), time=when)
     return answers

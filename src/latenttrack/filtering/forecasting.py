@@ -114,7 +114,8 @@ def roll(live: LiveFilter, future: Future, *, samples: int, seed: int) -> Foreca
         paths.step(now + 1 + i, future.time[i], future.rows[i])
     numbers = range(now + 1 - h, now + 1 + ahead)
     fan = np.array([paths.fans[number] for number in numbers])
-    unknown = np.isnan(future.rows[: max(ahead, 0)]).any(axis=0)
+    missing = np.isnan(future.rows[: max(ahead, 0)]).any(axis=0)
+    unknown = [feed.column(n) for n, m in zip(feed.inputs, missing, strict=True) if m and n != feed.source]
     return Forecast(
         time=np.array([feed.stamp(time) for time in future.time]),
         mean=fan[:, 0],
@@ -122,7 +123,7 @@ def roll(live: LiveFilter, future: Future, *, samples: int, seed: int) -> Foreca
         quantiles=dict(zip(live.levels, fan[:, 2:].T, strict=True)),
         paths=np.array([paths.labels[number] for number in numbers]).T,
         target=feed.source or feed.target,
-        unknown=tuple(n for n, u in zip(feed.inputs, unknown, strict=True) if u and n != feed.source),
+        unknown=tuple(dict.fromkeys(unknown)),
         past=_past(live, h),
     )
 

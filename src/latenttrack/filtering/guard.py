@@ -33,7 +33,7 @@ class Guard:
         gate: says what is a fault.
         log: what was let in or kept out so far.
         delay: D of the stream.
-        names: of the measurements.
+        names: what each of the measurements is called in flags; kinds of one text share its name.
     """
 
     def __init__(self, gate: Gate, log: Log, delay: int, names: tuple[str, ...]):
@@ -50,11 +50,11 @@ class Guard:
         for i in faults:
             released = gate.news(i)
             if released:
-                entry.flags.append(f"new-regime:{self._names[i]}")
+                _flag(entry, f"new-regime:{self._names[i]}")
                 stale = min(stale, self._release(released, i))
                 continue
             held += 1
-            entry.flags.append(f"implausible:{self._names[i]}")
+            _flag(entry, f"implausible:{self._names[i]}")
             entry.row[i] = gate.clip(float(entry.row[i]), i) if policy == "clip" else math.nan
             restart = restart or (policy == "reset" and gate.is_first(i))
         return Ruling(held, restart, stale)
@@ -96,3 +96,9 @@ class Guard:
                 entry.held = False
                 stale = min(stale, number + self._delay)
         return stale
+
+
+def _flag(entry: Entry, flag: str) -> None:
+    """Say something of a step once."""
+    if flag not in entry.flags:
+        entry.flags.append(flag)

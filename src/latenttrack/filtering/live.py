@@ -64,7 +64,7 @@ class LiveFilter:
         self.pipeline, self.program = pipeline, program
         self.log = Log(2 * feed.delay + buffer)
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
-        self._guard = Guard(self.gate, self.log, feed.delay, feed.inputs)
+        self._guard = Guard(self.gate, self.log, feed.delay, tuple(map(feed.column, feed.inputs)))
         self.alarm = Alarm(feed.delay, alarm)
         self.counts = dict.fromkeys(("events", "labels", "too-late", "unmatched", "held", "gaps", "drift"), 0)
         self.origin = self.belief = self.program.start()
@@ -86,7 +86,12 @@ class LiveFilter:
             time: of the step; None: one step after the last.
             id: under which its label will come; by default labels are matched by time.
         """
-        row, label, flags = self.feed.row(x)
+        return self.predict_row(*self.feed.row(x), time=time, id=id)
+
+    def predict_row(
+        self, row: np.ndarray, label: float, flags: list[str], *, time: object, id: str | int | None
+    ) -> Prediction:
+        """The same for an event that `Feed.row` has read: what it said of it comes first."""
         newest = self.log.newest
         when, number = self._place(time, newest, flags)
         if newest is not None and when <= newest.time:

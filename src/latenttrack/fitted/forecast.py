@@ -1,7 +1,6 @@
 """Forecasts of a model or a stream: recent rows are taken in, what is known of the future is laid out."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from latenttrack.fitted.stream import Stream
 
 def require_one_stream(model: Model) -> None:
     """Refuse a model of several streams: none of them is where a forecast could begin."""
-    key = _file(model).get("key")
+    key = model.file.get("key")
     if key is not None and model.start is None:
         raise LatentTrackError(
             f"this model was fitted on several streams (one for each {key!r}), and a forecast is of one: "
@@ -40,8 +39,7 @@ def forecast(
             raise LatentTrackError(f"{name} is {value!r}: give a whole number, 1 or more.")
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
         raise LatentTrackError(f"seed is {seed!r}: give a whole number, 0 or more.")
-    model, known = stream.model, list[Rows]()
-    file = _file(model)
+    file, known = stream.model.file, list[Rows]()
     clock = tuple(file.get("time", ()))
     if recent is not None:
         known.append(take_in(stream, read_rows(recent, stream.feed, clock=clock, key=file.get("key"))))
@@ -49,12 +47,6 @@ def forecast(
         known.append(read_covariates(covariates, stream.feed, clock=clock))
     future = _future(stream, int(steps), known)
     return roll(stream, future, samples=int(samples), seed=int(seed))
-
-
-def _file(model: Model) -> dict[str, Any]:
-    """What is known of the file that a model was fitted on."""
-    file: dict[str, Any] = model.record.get("file", {})
-    return file
 
 
 def take_in(stream: Stream, rows: Rows) -> Rows:

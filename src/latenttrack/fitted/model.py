@@ -66,6 +66,12 @@ class Model:
         return until is not None and bool(self.record["epochs"]) and as_number(series.time.max()) <= until
 
     @property
+    def file(self) -> dict[str, Any]:
+        """What was understood of the file that it was fitted on; empty if it was none."""
+        found: dict[str, Any] = self.record.get("file", {})
+        return found
+
+    @property
     def parameters(self) -> int:
         """Trained numbers of one seed."""
         return parameter_count(self.stack[0])

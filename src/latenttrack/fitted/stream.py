@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from latenttrack.data.clocks import read_clock
 from latenttrack.data.matching import shown
-from latenttrack.data.reading import Table, choose_time, read_table
+from latenttrack.data.reading import Table, choose_time, read_table, require_columns
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD
@@ -86,7 +87,8 @@ class Stream(LiveFilter):
         Args:
             table: a dataframe, a dict of columns or a file: the model's inputs by name and, where labels do
                 not come from one of them, the target, which is told after each row.
-            time: the column of times; None: the only one, or else rows follow on each other.
+            time: the column of times; None: the columns that made the time in the model's own file, the only
+                column of times, or else rows follow on each other.
 
         Returns:
             Columns [N]: time, mean, std, q0.05, ..., aleatoric, epistemic, surprise, flags (a list each).
@@ -200,15 +202,7 @@ def resume(path: str | Path, model: Model | None = None) -> Stream:
 def _events(live: Stream, table: Table, time: str | None) -> Events:
     """The rows of a table as events."""
     feed, columns, count = live.feed, table.columns, len(table)
-    clock = choose_time(table, time, exclude=()) if feed.clock else time
-    if clock is not None:
-        stamps = [feed.time(value) for value in columns[clock]]
-    else:
-        newest, interval = live.log.newest, live.interval or 1
-        if newest is None and feed.clock:
-            raise LatentTrackError(f"{table.source} has no column of times: name it, as in time='ts'.")
-        first = 0 if newest is None else newest.time + interval
-        stamps = [first + i * interval for i in range(count)]
+    stamps = _stamps(live, table, time)
     read = [name for name in dict.fromkeys((*feed.columns, *feed.inputs, feed.source)) if name in columns]
     values = zip(*(columns[name].tolist() for name in read), strict=True) if read else [()] * count
     found = [feed.row(dict(zip(read, row, strict=True))) for row in values]
@@ -219,6 +213,22 @@ def _events(live: Stream, table: Table, time: str | None) -> Events:
         label = np.array([feed.number(y, feed.target)[0] for y in columns[feed.target].tolist()], float)
     times = np.array(stamps, np.int64 if feed.clock else float)
     return Events(times, rows, label, source, flags, [None] * count)
+
+
+def _stamps(live: Stream, table: Table, time: str | None) -> list[int | float]:
+    """When each row of a table was, as `Feed.time` gives it."""
+    feed, parts = live.feed, live.model.file.get("time", ())
+    if time is None and feed.clock and parts and all(name in table.columns for name in parts):
+        return [feed.time(value) for value in read_clock(table, parts)]
+    clock = choose_time(table, time, exclude=()) if feed.clock else time
+    if clock is not None:
+        require_columns(table, [clock])
+        return [feed.time(value) for value in table.columns[clock]]
+    newest, interval = live.log.newest, live.interval or 1
+    if newest is None and feed.clock:
+        raise LatentTrackError(f"{table.source} has no column of times: name it, as in time='ts'.")
+    first = 0 if newest is None else newest.time + interval
+    return [first + i * interval for i in range(len(table))]
 
 
 def _checked(levels: tuple[float, ...]) -> tuple[float, ...]:
