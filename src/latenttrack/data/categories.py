@@ -5,6 +5,7 @@ A rare kind, or one that was never seen, is 0 in all of them; where the text is 
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def spread(table: Table, categories: Categories) -> Table:
         texts = values if values.dtype.kind == "O" else np.where(values == values, "?", "")
         for kind in kinds[name]:
             columns[indicator(name, kind)] = np.where(texts == "", math.nan, texts == kind)
-    return Table(columns, table.source)
+    return replace(table, columns=columns)
 
 
 def spread_event(x: Mapping[str, Any], categories: Categories) -> tuple[dict[str, Any], list[str]]:

@@ -5,6 +5,7 @@ with or without hours and minutes, in columns that are called so.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ def find_clock(
             return None
         name = parts[0]
     times = read_clock(table, parts)
-    return Clock(Table(table.columns | {name: times}, table.source), name, parts)
+    return Clock(replace(table, columns=table.columns | {name: times}), name, parts)
 
 
 def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
@@ -108,7 +109,7 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
     if not moved and len(rows) == len(times):
         return Ordered(table)
     columns = {column: values[rows] for column, values in table.columns.items()}
-    return Ordered(Table(columns, table.source), moved, len(times) - len(rows))
+    return Ordered(Table(columns, table.source, rows), moved, len(times) - len(rows))
 
 
 def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
