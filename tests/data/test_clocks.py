@@ -46,3 +46,18 @@ def test_a_time_that_is_no_number_is_named_by_its_place_in_the_file():
     seconds = np.where(np.arange(N) == 5, np.inf, 3600.0 * np.arange(N))
     with pytest.raises(LatentTrackError, match=f"'ts' has no number in row {N - 5}:"):
         described(backward(table(ts=seconds)), time="ts")
+
+
+def test_text_in_rows_that_are_left_out_does_not_count():
+    """Without these rows the one column is empty, the other holds numbers."""
+    again = np.arange(N) == 3
+    rows = table(
+        ts=np.where(again, HOURS[2], HOURS),
+        note=np.where(again, "see above", "").astype(object),
+        level=np.where(again, "faulty", (WIND**2).astype(str)).astype(object),
+    )
+    series, description = described(rows)
+    assert description.dropped == (("note", "empty"),)
+    assert series.names == ("wind", "power", "level")
+    assert described(rows, features=("level",)).series.names == ("level",)
+    np.testing.assert_array_equal(series.x[~again, 2], WIND[~again] ** 2)

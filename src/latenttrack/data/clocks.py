@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from latenttrack.data.columns import from_text
 from latenttrack.data.reading import choose_time
 from latenttrack.data.tables import Table
 
@@ -109,6 +110,10 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
     if not moved and len(rows) == len(times):
         return Ordered(table)
     columns = {column: values[rows] for column, values in table.columns.items()}
+    if len(rows) < len(times):
+        # What was text only in rows that are left out is read as if the file had not had them.
+        texts = {column: values for column, values in columns.items() if values.dtype.kind == "O"}
+        columns |= {column: from_text(values.tolist()) for column, values in texts.items() if column != key}
     return Ordered(Table(columns, table.source, rows), moved, len(times) - len(rows))
 
 
