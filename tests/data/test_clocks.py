@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from latenttrack.data.describing import Selection, understand
+from latenttrack.data.feed import Feed
 from latenttrack.data.reading import read_table
+from latenttrack.data.recent import read_covariates, read_rows
 from latenttrack.errors import LatentTrackError
 
 N = 240
@@ -61,3 +63,61 @@ def test_text_in_rows_that_are_left_out_does_not_count():
     assert series.names == ("wind", "power", "level")
     assert described(rows, features=("level",)).series.names == ("level",)
     np.testing.assert_array_equal(series.x[~again, 2], WIND[~again] ** 2)
+
+
+def parts(hour=None):
+    """The hours in columns, as in the Beijing air file."""
+    days = HOURS.astype("datetime64[D]")
+    return {
+        "ts": None,
+        "year": days.astype("datetime64[Y]").astype(int) + 1970.0,
+        "month": days.astype("datetime64[M]").astype(int) % 12 + 1.0,
+        "day": (days - days.astype("datetime64[M]")).astype(int) + 1.0,
+        "hour": np.arange(N) % 24.0 if hour is None else hour,
+    }
+
+
+@pytest.mark.parametrize("clock", [("year", "month", "day", "hour"), ("ts", "hour")], ids=["parts", "dates"])
+def test_the_24th_hour_is_the_next_midnight(clock):
+    hour = 1.0 + np.arange(N) % 24
+    changes = parts(hour) if clock[0] == "year" else {"ts": HOURS.astype("datetime64[D]"), "hour": hour}
+    series, description = described(table(**changes))
+    assert description.clock == clock
+    np.testing.assert_array_equal(series.time, HOURS + np.timedelta64(1, "h"))
+
+
+FEED = Feed(("wind", "power"), "power", source="power", horizon=1, interval=3_600_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("hour", "0:00", "'hour' holds '0:00' in row 6: give hours as whole numbers from 0 to 24"),
+        ("hour", np.nan, "'hour' is empty in row 6"),
+        ("hour", 25.0, "'hour' holds 25 in row 6"),
+        ("hour", 2.5, "'hour' holds 2.5 in row 6"),
+        ("day", np.nan, "'day' is empty in row 6"),
+        ("day", 35.0, "'day' holds 35 in row 6: give days as whole numbers from 1 to 31"),
+        ("year", 24.0, "'year' holds 24 in row 6"),
+        ("date", "soon", "'date' holds 'soon' in row 6"),
+        ("date", "", "'date' is empty in row 6"),
+    ],
+)
+def test_times_of_recent_rows_that_cannot_be_read_are_named(column, value, words):
+    changes = parts()
+    clock = ("date", "hour") if column == "date" else ("year", "month", "day", "hour")
+    values = (HOURS.astype("datetime64[D]").astype(str) if column == "date" else changes[column]).tolist()
+    values[5] = value
+    rows = {"power": POWER, "wind": WIND, **changes, column: values}
+    rows.pop("ts")
+    for read in (read_rows, read_covariates):
+        with pytest.raises(LatentTrackError, match=words):
+            read(rows, FEED, clock=clock)
+
+
+def test_days_that_a_month_has_not_are_named():
+    rows = {"year": [2023.0], "month": [2.0], "day": [29.0], "power": [1.0], "wind": [1.0]}
+    with pytest.raises(LatentTrackError, match="'day' holds 29 in row 1, and the month 2023-02 has no such"):
+        read_rows(rows, FEED, clock=("year", "month", "day"))
+    rows["year"] = [2024.0]
+    assert len(read_rows(rows, FEED, clock=("year", "month", "day"))) == 1

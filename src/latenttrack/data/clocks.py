@@ -1,22 +1,31 @@
 """The clock of a table: which columns make the time of a row, and rows put in its order.
 
-A file has its times in one column; or dates and, beside them, hours from 0 to 23; or years, months and days,
-with or without hours and minutes, in columns that are called so.
+A file has its times in one column; or dates and, beside them, hours; or years, months and days, with or
+without hours and minutes, in columns that are called so. Hours run from 0 to 23 or from 1 to 24.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 
-from latenttrack.data.columns import from_text
-from latenttrack.data.reading import choose_time
+from latenttrack.data.columns import FIRST_YEAR, LAST_YEAR, from_text, not_a_number
+from latenttrack.data.reading import choose_time, parse_time
 from latenttrack.data.tables import Table
+from latenttrack.errors import LatentTrackError
 
 _HOUR = np.timedelta64(3_600_000_000_000, "ns")
 _MINUTE = np.timedelta64(60_000_000_000, "ns")
-_PARTS = ("year", "month", "day", "hour", "minute")
+# The 24th hour is the midnight that ends the day.
+_PARTS = {
+    "year": (FIRST_YEAR, LAST_YEAR),
+    "month": (1, 12),
+    "day": (1, 31),
+    "hour": (0, 24),
+    "minute": (0, 59),
+}
 _DAY = 3  # parts that make a date
 # Rows with the time of another: up to this share they are slips, beyond it there are several streams.
 _SLIPS = 0.25
@@ -69,15 +78,27 @@ def find_clock(
 
 
 def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
-    """[N] the times that columns make: one as it is; dates and hours; years, months, days and so on."""
-    first, *others = (table.columns[name] for name in parts)
+    """[N] the times that columns make: one as it is; dates and hours; years, months, days and so on.
+
+    Raises:
+        LatentTrackError: names the column and the row that have no such number.
+    """
+    first, *others = parts
     if not others:
-        return first
-    if len(others) == 1 and first.dtype.kind == "M":
-        return first + others[0].astype(np.int64) * _HOUR
-    year, month, day, *rest = (c.astype(np.int64) for c in (first, *others))
-    dates = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
-    times = (dates.astype("datetime64[D]") + (day - 1)).astype("datetime64[ns]")
+        return table.columns[first]
+    if len(others) == 1:
+        times: np.ndarray = parse_time(table, first) + _whole(table, others[0], "hour") * _HOUR
+        return times
+    year, month, day, *rest = (_whole(table, name, part) for name, part in zip(parts, _PARTS, strict=False))
+    months = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
+    days = months.astype("datetime64[D]") + (day - 1)
+    wrong = np.flatnonzero(days.astype("datetime64[M]") != months)
+    if len(wrong):
+        raise LatentTrackError(
+            f"column {parts[2]!r} holds {day[wrong[0]]} in row {table.number(wrong[0])}, and the month "
+            f"{months[wrong[0]]} has no such day: correct it or remove the row."
+        )
+    times = days.astype("datetime64[ns]")
     for values, unit in zip(rest, (_HOUR, _MINUTE), strict=False):
         times = times + values * unit
     return times
@@ -124,10 +145,9 @@ def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
         return (name,)
     if np.any(dates != dates.astype("datetime64[D]")):
         return (name,)
-    for other, hours in table.columns.items():
-        if hours.dtype.kind != "f" or not np.all(np.isin(hours, np.arange(24.0))):
-            continue
-        if _unique(read_clock(table, (name, other)), table, key):
+    for other in table.columns:
+        times = _readable(table, (name, other))
+        if times is not None and _unique(times, table, key):
             return name, other
     return (name,)
 
@@ -135,20 +155,40 @@ def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
 def _named_parts(table: Table, exclude: Sequence[str | None]) -> tuple[str, ...]:
     """Columns called year, month, day, hour, minute, as far as they go; () if they make no time."""
     called = {name.strip().lower(): name for name in table.columns if name not in exclude}
-    parts: list[str] = []
-    for part, (low, high) in zip(_PARTS, ((1678, 2261), (1, 12), (1, 31), (0, 23), (0, 59)), strict=True):
-        column = table.columns.get(called.get(part, ""))
-        if column is None or column.dtype.kind != "f":
-            break
-        whole = np.all(np.isfinite(column)) and np.all(column == np.floor(column))
-        if not whole or column.min() < low or column.max() > high:
-            break
-        parts.append(called[part])
-    if len(parts) < _DAY:
-        return ()
-    # A 30th of February would silently be another day.
-    months = read_clock(table, parts).astype("datetime64[M]").astype(np.int64) % 12 + 1
-    return tuple(parts) if np.array_equal(months, table.columns[parts[1]]) else ()
+    parts = [called[part] for part in takewhile(called.__contains__, _PARTS)]
+    while len(parts) >= _DAY:
+        if _readable(table, parts) is not None:
+            return tuple(parts)
+        parts.pop()
+    return ()
+
+
+def _readable(table: Table, parts: Sequence[str]) -> np.ndarray | None:
+    """[N] the times that columns make; None if they make none."""
+    try:
+        return read_clock(table, parts)
+    except LatentTrackError:
+        return None
+
+
+def _whole(table: Table, name: str, part: str) -> np.ndarray:
+    """[N] a column of whole numbers, all of which a part of the time may have."""
+    column, (low, high) = table.columns[name], _PARTS[part]
+    if column.dtype.kind == "f":
+        wrong = ~((column >= low) & (column <= high) & (column == np.floor(column)))
+        if not wrong.any():
+            return column.astype(np.int64)
+    else:
+        wrong = column == not_a_number(column) if column.dtype.kind == "O" else np.full(len(table), True)
+    row = int(np.argmax(wrong))
+    if column.dtype.kind == "f":
+        found = "is empty" if np.isnan(column[row]) else f"holds {column[row]:g}"
+    else:
+        found = f"holds {str(column[row])!r}"
+    raise LatentTrackError(
+        f"column {name!r} {found} in row {table.number(row)}: "
+        f"give {part}s as whole numbers from {low} to {high}, or remove the row."
+    )
 
 
 def _unique(times: np.ndarray, table: Table, key: str | None) -> bool:

@@ -129,11 +129,14 @@ def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequen
     return clocks[0] if clocks else None
 
 
-def _parse_time(table: Table, name: str) -> np.ndarray:
+def parse_time(table: Table, name: str) -> np.ndarray:
+    """[N] datetime64[ns]: a column of times, or of numbers that count seconds since 1970."""
     column = table.columns[name]
     if column.dtype.kind == "O":
+        odd = not_a_time(column)
+        row = table.number(np.flatnonzero(column == odd)[0])
         raise LatentTrackError(
-            f"the time column {name!r} holds {not_a_time(column)!r}, which is not a time that can be read: "
+            f"the time column {name!r} holds {odd!r} in row {row}, which is not a time that can be read: "
             "write times like 2013-01-31 06:00:00."
         )
     if column.dtype.kind == "f":
@@ -160,7 +163,7 @@ def _order_rows(table: Table, key: str | None, clock: str | None, *, grid: bool)
         first = np.searchsorted(grouped, np.arange(len(keys)))
         time = (np.arange(len(source)) - first[grouped]).astype(np.float64)
     else:
-        time, what = _parse_time(table, clock)[source], f"times in column {clock!r}"
+        time, what = parse_time(table, clock)[source], f"times in column {clock!r}"
     check_times(time, grouped, keys, what)
     rows = _Rows(source, grouped, keys, time)
     return _regular(rows) if grid else rows
