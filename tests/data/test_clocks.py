@@ -121,3 +121,39 @@ def test_days_that_a_month_has_not_are_named():
         read_rows(rows, FEED, clock=("year", "month", "day"))
     rows["year"] = [2024.0]
     assert len(read_rows(rows, FEED, clock=("year", "month", "day"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("hour", "why"),
+    [
+        ([f"{i % 24}:00" for i in range(N)], "'hour' holds '0:00' in row 1: give hours as whole numbers"),
+        (np.where(np.arange(N) == 5, np.nan, np.arange(N) % 24), "'hour' is empty in row 6"),
+        (np.arange(N) % 24 // 6 + 0.0, "many rows have the same year, month, day, hour: add what tells"),
+    ],
+    ids=["text", "missing", "shifts"],
+)
+def test_parts_that_make_no_clock_leave_a_row_a_step(hour, why):
+    series, description = described(table(**parts(hour)))
+    assert description.clock == ()
+    assert len(series) == N
+    told = dict(description.lines())["time"]
+    assert told.startswith("a row is a step, as ")
+    assert why in told
+
+
+def test_without_hours_a_few_rows_of_one_day_are_slips():
+    daily = np.datetime64("2024-01-01", "D") + np.arange(N)
+    daily[7] = daily[6]
+    months = daily.astype("datetime64[M]")
+    columns = {
+        "year": daily.astype("datetime64[Y]").astype(int) + 1970.0,
+        "month": months.astype(int) % 12 + 1.0,
+        "day": (daily - months).astype(int) + 1.0,
+    }
+    description = described(table(**columns, ts=None)).description
+    assert (description.clock, description.repeated) == (("year", "month", "day"), 1)
+    # Two streams have the same days, and each its own slip.
+    halves = np.repeat(["a", "b"], N // 2)
+    twice = {name: np.tile(column[: N // 2], 2) for name, column in columns.items()}
+    description = described(table(**twice, site=halves, ts=None), key="site").description
+    assert (description.clock, description.repeated) == (("year", "month", "day"), 2)

@@ -5,6 +5,7 @@ without hours and minutes, in columns that are called so. Hours run from 0 to 23
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
@@ -55,8 +56,8 @@ class Ordered(NamedTuple):
 
 def find_clock(
     table: Table, time: str | None, key: str | None, exclude: Sequence[str | None] = ()
-) -> Clock | None:
-    """The columns that make the time; None without any.
+) -> tuple[Clock | None, str]:
+    """The columns that make the time; None without any, and why if some are called as if they made one.
 
     Args:
         table: the file.
@@ -69,12 +70,12 @@ def find_clock(
     if name is not None:
         parts = _with_hours(table, name, key)
     else:
-        parts = _named_parts(table, exclude)
+        parts, why = _named_parts(table, key, exclude)
         if not parts:
-            return None
+            return None, why
         name = parts[0]
     times = read_clock(table, parts)
-    return Clock(replace(table, columns=table.columns | {name: times}), name, parts)
+    return Clock(replace(table, columns=table.columns | {name: times}), name, parts), ""
 
 
 def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
@@ -118,9 +119,7 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
     times, group = table.columns[name], _groups(table, key)
     if times.dtype.kind == "O" or np.any(np.isnan(times) if times.dtype.kind == "f" else np.isnat(times)):
         return Ordered(table)
-    order = np.lexsort((times, group))  # stable: of rows with one time the first stays first
-    later = (times[order][1:] > times[order][:-1]) | (np.diff(group[order]) > 0)
-    kept = order[np.append(True, later)]
+    kept = _first_of_each(times, group)
     if len(kept) < (1.0 - _SLIPS) * len(times):
         return Ordered(table)
     # Streams stay where they stand in the file: only within one are rows moved.
@@ -141,34 +140,33 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
 def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
     """The time column; or, if it holds dates that repeat, with the column of hours that makes them unique."""
     dates = table.columns.get(name)
-    if dates is None or dates.dtype.kind != "M" or np.any(np.isnat(dates)) or _unique(dates, table, key):
+    if dates is None or dates.dtype.kind != "M" or np.any(np.isnat(dates)):
         return (name,)
-    if np.any(dates != dates.astype("datetime64[D]")):
+    if _distinct(dates, table, key) == len(table) or np.any(dates != dates.astype("datetime64[D]")):
         return (name,)
     for other in table.columns:
-        times = _readable(table, (name, other))
-        if times is not None and _unique(times, table, key):
-            return name, other
+        with suppress(LatentTrackError):
+            if _distinct(read_clock(table, (name, other)), table, key) == len(table):
+                return name, other
     return (name,)
 
 
-def _named_parts(table: Table, exclude: Sequence[str | None]) -> tuple[str, ...]:
-    """Columns called year, month, day, hour, minute, as far as they go; () if they make no time."""
+def _named_parts(table: Table, key: str | None, exclude: Sequence[str | None]) -> tuple[tuple[str, ...], str]:
+    """Columns called year, month, day, hour, minute, as far as they go; () if they make no time, and why."""
     called = {name.strip().lower(): name for name in table.columns if name not in exclude}
-    parts = [called[part] for part in takewhile(called.__contains__, _PARTS)]
+    parts, why = [called[part] for part in takewhile(called.__contains__, _PARTS)], ""
     while len(parts) >= _DAY:
-        if _readable(table, parts) is not None:
-            return tuple(parts)
-        parts.pop()
-    return ()
-
-
-def _readable(table: Table, parts: Sequence[str]) -> np.ndarray | None:
-    """[N] the times that columns make; None if they make none."""
-    try:
-        return read_clock(table, parts)
-    except LatentTrackError:
-        return None
+        try:
+            times = read_clock(table, parts)
+        except LatentTrackError as error:
+            why = str(error).rstrip(".")
+            parts.pop()
+            continue
+        if _distinct(times, table, key) >= (1.0 - _SLIPS) * len(times):
+            return tuple(parts), ""
+        repeated = f"many rows have the same {', '.join(parts)}: add what tells them apart"
+        return (), why or f"{repeated}, or name the column of their streams with --key"
+    return (), why
 
 
 def _whole(table: Table, name: str, part: str) -> np.ndarray:
@@ -191,10 +189,17 @@ def _whole(table: Table, name: str, part: str) -> np.ndarray:
     )
 
 
-def _unique(times: np.ndarray, table: Table, key: str | None) -> bool:
-    """Whether no time occurs twice inside a key."""
-    pairs = np.stack([_groups(table, key), times.astype(np.int64)])
-    return bool(np.unique(pairs, axis=1).shape[1] == len(times))
+def _distinct(times: np.ndarray, table: Table, key: str | None) -> int:
+    """How many times there are, one that occurs twice inside a key counted once."""
+    return len(_first_of_each(times, _groups(table, key)))
+
+
+def _first_of_each(times: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """[M] the rows in order of key and time, of those with one time only the first."""
+    order = np.lexsort((times, group))  # stable: of rows with one time the first stays first
+    later = (times[order][1:] > times[order][:-1]) | (np.diff(group[order]) > 0)
+    rows: np.ndarray = order[np.append(True, later)]
+    return rows
 
 
 def _groups(table: Table, key: str | None) -> np.ndarray:

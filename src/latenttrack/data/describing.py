@@ -69,6 +69,7 @@ class Description:
         rows: of the file.
         keys: names of the streams; one without a name if there is no key.
         clock: the columns that make the time; none without one.
+        no_clock: why columns that are called as if they did make none.
         span: first and last time; None without a clock.
         interval: the most common difference between neighbouring times; None without a clock.
         usual: share of the differences that are the interval.
@@ -101,6 +102,7 @@ class Description:
     given_away: bool = False
     moved: bool = False
     repeated: int = 0
+    no_clock: str = ""
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
@@ -149,6 +151,8 @@ class Description:
         return words if self.span is None else f"{words}, {_moment(self.span[0])} to {_moment(self.span[1])}"
 
     def _time(self) -> str:
+        if self.no_clock:
+            return f"a row is a step, as {self.no_clock}"
         if self.interval is None:
             return "no column of times, so a row is a step; if there is one, name it with --time"
         name, every = _listed(self.clock), _duration(self.interval)
@@ -193,7 +197,7 @@ def understand(selection: Selection) -> Understood:
         The series, on its regular grid of time if there is one, and the facts.
     """
     raw = read_table(selection.source)
-    clock = _clock(raw, selection)
+    clock, no_clock = _clock(raw, selection)
     ordered = in_order(clock.table, clock.name, selection.key) if clock else Ordered(raw)
     table = ordered.table
     masked = mask_sentinels(table, selection.sentinels)
@@ -236,11 +240,12 @@ def understand(selection: Selection) -> Understood:
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
             moved=ordered.moved,
             repeated=ordered.repeated,
+            no_clock=no_clock,
         ),
     )
 
 
-def _clock(table: Table, selection: Selection) -> Clock | None:
+def _clock(table: Table, selection: Selection) -> tuple[Clock | None, str]:
     if selection.time is not None:
         require_columns(table, [selection.time])
     return find_clock(table, selection.time, selection.key, exclude=(selection.target, selection.key))
