@@ -157,3 +157,65 @@ def test_without_hours_a_few_rows_of_one_day_are_slips():
     twice = {name: np.tile(column[: N // 2], 2) for name, column in columns.items()}
     description = described(table(**twice, site=halves, ts=None), key="site").description
     assert (description.clock, description.repeated) == (("year", "month", "day"), 2)
+
+
+HALF = N // 2
+MINUTES = np.timedelta64(30, "m")
+
+
+@pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
+@pytest.mark.parametrize(
+    "second",
+    [HOURS[:HALF] + MINUTES, HOURS[:HALF], HOURS[HALF - 40 : N - 40]],
+    ids=["between", "same", "some"],
+)
+def test_two_streams_one_after_another_are_refused(second, newest_first):
+    times = [HOURS[:HALF][:: -1 if newest_first else 1], second[:: -1 if newest_first else 1]]
+    rows = table(ts=np.concatenate(times), site=np.repeat(["north", "south"], HALF))
+    with pytest.raises(LatentTrackError, match=f"begin anew in row {HALF + 1}, .* with --key"):
+        described(rows)
+    with pytest.raises(LatentTrackError, match="the rows of one"):
+        read_rows(rows, FEED, clock=("ts",))
+    assert described(rows, key="site").series.keys == ("north", "south")
+    with pytest.raises(LatentTrackError, match="several streams of the same 'plant'"):
+        described(read_table(rows.columns | {"plant": np.repeat(["only"], N)}), key="plant")
+
+
+def test_two_streams_with_the_time_in_parts_are_refused():
+    columns = {name: c if c is None else np.tile(c[:HALF], 2) for name, c in parts().items()}
+    with pytest.raises(LatentTrackError, match=f"begin anew in row {HALF + 1}, .* with --key"):
+        described(table(**columns))
+
+
+def test_two_streams_of_dates_without_hours_are_refused():
+    days = np.datetime64("2024-01-01", "D") + np.repeat(np.arange(30), 24)
+    with pytest.raises(LatentTrackError, match=r"begin anew in row 721, .* with --key"):
+        described(read_table({"ts": np.tile(days, 2), "power": RNG.normal(size=1440)}))
+
+
+ORDERS = {
+    "newest first": np.arange(N)[::-1],
+    "shuffled": np.random.default_rng(1).permutation(N),
+    "newest day first": np.arange(N).reshape(-1, 24)[::-1].ravel(),
+    "months one after another": np.roll(np.arange(N), 100),
+    "a few late": np.argsort(np.arange(N) + 9.5 * (np.arange(N) % 37 == 5)),
+    "one far too early": np.insert(np.arange(N - 1), 90, N - 1),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_one_stream_in_any_order_is_put_in_order(order):
+    rows = read_table({name: column[ORDERS[order]] for name, column in table().columns.items()})
+    series, description = described(rows)
+    assert description.moved
+    np.testing.assert_array_equal(series.time, HOURS)
+    np.testing.assert_array_equal(series.x[:, 0], WIND)
+
+
+def test_an_hour_that_comes_twice_is_one_stream():
+    """As in local time, in autumn."""
+    minutes = np.datetime64("2024-10-20T00", "m") + np.arange(15_000)
+    times = np.where(np.arange(15_000) < 10_000, minutes, minutes - 60)
+    power = RNG.normal(size=15_000)
+    description = described(read_table({"ts": times, "power": power})).description
+    assert description.repeated == 60

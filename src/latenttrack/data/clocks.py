@@ -30,6 +30,9 @@ _PARTS = {
 _DAY = 3  # parts that make a date
 # Rows with the time of another: up to this share they are slips, beyond it there are several streams.
 _SLIPS = 0.25
+# In order of time, rows of several streams come in turn from different stretches of the file. So do a late
+# row and the hour that a clock was set back, but less often: for each stretch, and for all times there are.
+_TURNS, _TURNING = 10, 0.1
 
 
 class Clock(NamedTuple):
@@ -115,10 +118,14 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
         table: the file.
         name: its column of times.
         key: the column that says which stream a row belongs to.
+
+    Raises:
+        LatentTrackError: several streams stand one after another, and no key tells them apart.
     """
     times, group = table.columns[name], _groups(table, key)
     if times.dtype.kind == "O" or np.any(np.isnan(times) if times.dtype.kind == "f" else np.isnat(times)):
         return Ordered(table)
+    _require_one_stream(table, times, key)
     kept = _first_of_each(times, group)
     if len(kept) < (1.0 - _SLIPS) * len(times):
         return Ordered(table)
@@ -162,6 +169,7 @@ def _named_parts(table: Table, key: str | None, exclude: Sequence[str | None]) -
             why = str(error).rstrip(".")
             parts.pop()
             continue
+        _require_one_stream(table, times, key)
         if _distinct(times, table, key) >= (1.0 - _SLIPS) * len(times):
             return tuple(parts), ""
         repeated = f"many rows have the same {', '.join(parts)}: add what tells them apart"
@@ -187,6 +195,33 @@ def _whole(table: Table, name: str, part: str) -> np.ndarray:
         f"column {name!r} {found} in row {table.number(row)}: "
         f"give {part}s as whole numbers from {low} to {high}, or remove the row."
     )
+
+
+def _require_one_stream(table: Table, times: np.ndarray, key: str | None) -> None:
+    """Refuse rows of several streams, one after another, that no key tells apart."""
+    group = _groups(table, key)
+    for rows in np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1]):
+        start = _begins_anew(times[rows])
+        if start is not None:
+            same = f" of the same {key!r}" if key else ""
+            raise LatentTrackError(
+                f"the times of {table.source} begin anew in row {table.number(rows[start])}, as if several "
+                f"streams{same} stood one after another: give the rows of one (`fit` takes several with "
+                "--key), or sort them by time if they are of one."
+            )
+
+
+def _begins_anew(times: np.ndarray) -> int | None:
+    """Where in rows [N] a second stream begins; None if they are of one, in whatever order."""
+    ticks = times if times.dtype.kind == "f" else times.astype(np.int64)
+    for along in (ticks, -ticks):  # each stream may have its newest row first
+        stretch = np.cumsum(np.append(True, along[1:] < along[:-1]))
+        order = np.argsort(along, kind="stable")
+        turns = np.count_nonzero(np.diff(stretch[order]))
+        distinct = 1 + np.count_nonzero(np.diff(along[order]))
+        if turns > _TURNS * stretch[-1] and turns > _TURNING * distinct:
+            return int(np.argmin(np.diff(along))) + 1
+    return None
 
 
 def _distinct(times: np.ndarray, table: Table, key: str | None) -> int:
