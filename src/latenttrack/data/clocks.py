@@ -144,6 +144,16 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
     return Ordered(Table(columns, table.source, rows), moved, len(times) - len(rows))
 
 
+def in_words(moved: bool, repeated: int) -> list[tuple[str, str]]:
+    """For people: what `in_order` did, each under a heading."""
+    told = [("time", "the rows were not in order of time, and are put in order")] if moved else []
+    if repeated == 1:
+        told.append(("repeated", "1 row has the time of an earlier one, and is left out"))
+    elif repeated:
+        told.append(("repeated", f"{repeated:,} rows have the time of an earlier one, and are left out"))
+    return told
+
+
 def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
     """The time column; or, if it holds dates that repeat, with the column of hours that makes them unique."""
     dates = table.columns.get(name)

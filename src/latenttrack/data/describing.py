@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latenttrack.data.categories import Categories, find_kinds, indicator, spread
-from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order
+from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order, in_words
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
@@ -107,10 +107,7 @@ class Description:
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
         told = [("rows", self._rows()), ("time", self._time())]
-        if self.moved:
-            told.append(("time", "the rows were not in order of time, and are put in order"))
-        if self.repeated:
-            told.append(("repeated", _repeated(self.repeated)))
+        told += in_words(self.moved, self.repeated)
         told += [
             ("predicted", self._predicted()),
             ("inputs", ", ".join(self.inputs) or "only the label's past"),
@@ -340,12 +337,6 @@ def _listed(names: Sequence[str]) -> str:
     """Such as "year, month and day"."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _repeated(rows: int) -> str:
-    if rows == 1:
-        return "1 row has the time of an earlier one, and is left out"
-    return f"{rows:,} rows have the time of an earlier one, and are left out"
 
 
 def _times(count: int) -> str:
