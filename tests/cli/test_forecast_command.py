@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
     lines = [f"{t},{p:.4f},{w:.4f}" for t, p, w in zip(stamps, power, wind, strict=True)]
     ahead = [f"{line.split(',')[0]},,{line.split(',')[2]}" for line in lines]
     files = {"recent": lines[90:106], "old": lines[:50], "ahead": [*lines[90:106], *ahead[106:]]}
+    files["untidy"] = [*reversed(files["ahead"]), lines[95]]
     for name, some in files.items():
         (folder / f"{name}.csv").write_text("\n".join(["time,power,wind", *some]))
     (folder / "narrow.csv").write_text("time,power\n2026-02-01 00:00:00,1.0")
@@ -76,6 +77,16 @@ def test_what_is_known_of_the_future_is_not_missed():
     result = run("--in", "ahead.csv", "--steps", 4)
     assert result.exception is None
     assert result.stderr == ""
+
+
+def test_rows_that_are_put_in_order_or_left_out_are_told():
+    result = run("--in", "untidy.csv", "--steps", 4)
+    assert result.exception is None
+    assert result.stdout == run("--in", "ahead.csv", "--steps", 4).stdout
+    assert result.stderr.splitlines() == [
+        "latenttrack: untidy.csv: the rows were not in order of time, and are put in order",
+        "latenttrack: untidy.csv: 1 row has the time of an earlier one, and is left out",
+    ]
 
 
 def test_without_recent_rows_it_begins_where_the_model_ends():

@@ -66,6 +66,8 @@ def forecast(
     from latenttrack.fitted.model import load
 
     found = load(model).forecast(steps, recent, samples=samples, seed=seed)
+    for note in found.notes:
+        click.echo(f"latenttrack: {note}", err=True)
     if found.unknown:
         columns = ", ".join(found.unknown)
         click.echo(

@@ -5,6 +5,7 @@ A rare kind, or one that was never seen, is 0 in all of them; where the text is 
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from numbers import Real
 from typing import Any
@@ -74,7 +75,7 @@ def spread(table: Table, categories: Categories) -> Table:
         found = np.array([kind_of(value, kinds[name]) for value in values.tolist()], object)
         for kind in kinds[name]:
             columns[indicator(name, kind)] = np.where(found == "", math.nan, found == kind)
-    return Table(columns, table.source)
+    return replace(table, columns=columns)
 
 
 def spread_event(x: Mapping[str, Any], categories: Categories) -> tuple[dict[str, Any], list[str]]:

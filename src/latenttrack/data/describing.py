@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latenttrack.data.categories import Categories, find_kinds, indicator, spread, used
-from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order
+from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order, in_words
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
@@ -69,6 +69,7 @@ class Description:
         rows: of the file.
         keys: names of the streams; one without a name if there is no key.
         clock: the columns that make the time; none without one.
+        no_clock: why columns that are called as if they did make none.
         span: first and last time; None without a clock.
         interval: the most common difference between neighbouring times; None without a clock.
         usual: share of the differences that are the interval.
@@ -101,14 +102,12 @@ class Description:
     given_away: bool = False
     moved: bool = False
     repeated: int = 0
+    no_clock: str = ""
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
         told = [("rows", self._rows()), ("time", self._time())]
-        if self.moved:
-            told.append(("time", "the rows were not in order of time, and are put in order"))
-        if self.repeated:
-            told.append(("repeated", _repeated(self.repeated)))
+        told += in_words(self.moved, self.repeated)
         told += [
             ("predicted", self._predicted()),
             ("inputs", ", ".join(self.inputs) or "only the label's past"),
@@ -149,6 +148,8 @@ class Description:
         return words if self.span is None else f"{words}, {_moment(self.span[0])} to {_moment(self.span[1])}"
 
     def _time(self) -> str:
+        if self.no_clock:
+            return f"a row is a step, as {self.no_clock}"
         if self.interval is None:
             return "no column of times, so a row is a step; if there is one, name it with --time"
         name, every = _listed(self.clock), _duration(self.interval)
@@ -193,7 +194,7 @@ def understand(selection: Selection) -> Understood:
         The series, on its regular grid of time if there is one, and the facts.
     """
     raw = read_table(selection.source)
-    clock = _clock(raw, selection)
+    clock, no_clock = _clock(raw, selection)
     ordered = in_order(clock.table, clock.name, selection.key) if clock else Ordered(raw)
     table = ordered.table
     masked = mask_sentinels(table, selection.sentinels)
@@ -237,11 +238,12 @@ def understand(selection: Selection) -> Understood:
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
             moved=ordered.moved,
             repeated=ordered.repeated,
+            no_clock=no_clock,
         ),
     )
 
 
-def _clock(table: Table, selection: Selection) -> Clock | None:
+def _clock(table: Table, selection: Selection) -> tuple[Clock | None, str]:
     if selection.time is not None:
         require_columns(table, [selection.time])
     return find_clock(table, selection.time, selection.key, exclude=(selection.target, selection.key))
@@ -336,12 +338,6 @@ def _listed(names: Sequence[str]) -> str:
     """Such as "year, month and day"."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _repeated(rows: int) -> str:
-    if rows == 1:
-        return "1 row has the time of an earlier one, and is left out"
-    return f"{rows:,} rows have the time of an earlier one, and are left out"
 
 
 def _times(count: int) -> str:

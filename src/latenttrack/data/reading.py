@@ -1,7 +1,7 @@
 """From a table to a `Series`: which column is the label, which the clock, which the key."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -114,7 +114,7 @@ def _mask_sentinels(table: Table, sentinels: float | Sequence[float]) -> Table:
     def mask(column: np.ndarray) -> np.ndarray:
         return np.where(np.isin(column, sentinels), np.nan, column) if column.dtype.kind == "f" else column
 
-    return Table({name: mask(column) for name, column in table.columns.items()}, table.source)
+    return replace(table, columns={name: mask(column) for name, column in table.columns.items()})
 
 
 def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequence[str | None]) -> str | None:
@@ -129,21 +129,24 @@ def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequen
     return clocks[0] if clocks else None
 
 
-def _parse_time(table: Table, name: str) -> np.ndarray:
+def parse_time(table: Table, name: str) -> np.ndarray:
+    """[N] datetime64[ns]: a column of times, or of numbers that count seconds since 1970."""
     column = table.columns[name]
     if column.dtype.kind == "O":
+        odd = not_a_time(column)
+        row = table.number(np.flatnonzero(column == odd)[0])
         raise LatentTrackError(
-            f"the time column {name!r} holds {not_a_time(column)!r}, which is not a time that can be read: "
+            f"the time column {name!r} holds {odd!r} in row {row}, which is not a time that can be read: "
             "write times like 2013-01-31 06:00:00."
         )
     if column.dtype.kind == "f":
         if not np.all(np.isfinite(column)):
-            row = np.flatnonzero(~np.isfinite(column))[0] + 1
+            row = table.number(np.flatnonzero(~np.isfinite(column))[0])
             raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
         # Microseconds since 1970 are exact in float64; nanoseconds would not be.
         return np.round(column * 1e6).astype("datetime64[us]").astype("datetime64[ns]")
     if np.any(np.isnat(column)):
-        row = np.flatnonzero(np.isnat(column))[0] + 1
+        row = table.number(np.flatnonzero(np.isnat(column))[0])
         raise LatentTrackError(
             f"the time column {name!r} is empty in row {row}: fill it in or remove the row."
         )
@@ -160,7 +163,7 @@ def _order_rows(table: Table, key: str | None, clock: str | None, *, grid: bool)
         first = np.searchsorted(grouped, np.arange(len(keys)))
         time = (np.arange(len(source)) - first[grouped]).astype(np.float64)
     else:
-        time, what = _parse_time(table, clock)[source], f"times in column {clock!r}"
+        time, what = parse_time(table, clock)[source], f"times in column {clock!r}"
     check_times(time, grouped, keys, what)
     rows = _Rows(source, grouped, keys, time)
     return _regular(rows) if grid else rows
@@ -175,7 +178,7 @@ def _key_index(table: Table, key: str | None) -> tuple[tuple[str, ...], np.ndarr
     else:
         texts = ["" if t in ("", "NaT") else str(t) for t in column.astype(str).tolist()]
     if "" in texts:
-        row = texts.index("") + 1
+        row = table.number(texts.index(""))
         raise LatentTrackError(f"the key column {key!r} is empty in row {row}: fill it in or remove the row.")
     numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return tuple(numbers), np.array([numbers[t] for t in texts], np.int32)
@@ -236,7 +239,7 @@ def _numeric(table: Table, name: str, rows: _Rows) -> np.ndarray:
     infinite = np.flatnonzero(np.isinf(column))
     if len(infinite):
         raise LatentTrackError(
-            f"column {name!r} is infinite in row {infinite[0] + 1}: "
+            f"column {name!r} is infinite in row {table.number(infinite[0])}: "
             "declare the value as a sentinel if it means missing, or remove the row."
         )
     return np.where(rows.source >= 0, column[rows.source], np.nan)

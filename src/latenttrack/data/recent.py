@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latenttrack.data.categories import spread
-from latenttrack.data.clocks import in_order, read_clock
+from latenttrack.data.clocks import in_order, in_words, read_clock
 from latenttrack.data.feed import Feed
 from latenttrack.data.reading import choose_time, to_series
 from latenttrack.data.tables import Table, read_table
@@ -20,11 +20,13 @@ class Rows(NamedTuple):
         time: [N] as `Feed.time` gives it; None if the rows have none, and follow one another.
         x: [N, F] the measurements of a feed, NaN where missing.
         y: [N] the target, NaN where it is not known.
+        notes: what was done to the rows of the file, for people.
     """
 
     time: list[int | float] | None
     x: np.ndarray
     y: np.ndarray
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -32,7 +34,7 @@ class Rows(NamedTuple):
     def select(self, keep: np.ndarray) -> "Rows":
         """Some of the rows; `keep` is [N] bool."""
         time = None if self.time is None else [t for t, k in zip(self.time, keep, strict=True) if k]
-        return Rows(time, self.x[keep], self.y[keep])
+        return Rows(time, self.x[keep], self.y[keep], self.notes)
 
 
 def target_column(feed: Feed) -> str:
@@ -90,10 +92,12 @@ def read_covariates(source: object, feed: Feed, *, clock: Sequence[str] = ()) ->
 def _rows(table: Table, feed: Feed, clock: Sequence[str], key: str | None) -> Rows:
     target = target_column(feed)
     others = [name for name in feed.inputs if name != target]
-    time = _clock(table, feed, clock)
+    time, notes = _clock(table, feed, clock), list[str]()
     if time is not None:
         name, moments = time
-        table = in_order(Table({**table.columns, name: moments}, table.source), name, key).table
+        ordered = in_order(Table({**table.columns, name: moments}, table.source), name, key)
+        table = ordered.table
+        notes = [f"{table.source}: {words}" for _, words in in_words(ordered.moved, ordered.repeated)]
     series = to_series(
         table,
         target=target,
@@ -109,7 +113,7 @@ def _rows(table: Table, feed: Feed, clock: Sequence[str], key: str | None) -> Ro
     named = {**dict(zip(others, series.x.T, strict=True)), target: series.y}
     x = np.array([feed.row({name: c[i] for name, c in named.items()})[0] for i in range(len(series))])
     times = None if time is None else [feed.time(moment) for moment in series.time]
-    return Rows(times, x, np.array([feed.label(float(y)) for y in series.y]))
+    return Rows(times, x, np.array([feed.label(float(y)) for y in series.y]), tuple(notes))
 
 
 def _clock(table: Table, feed: Feed, parts: Sequence[str]) -> tuple[str, np.ndarray] | None:

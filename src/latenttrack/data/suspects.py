@@ -5,6 +5,7 @@ masked on suspicion: whether a number is a measurement only the user can know.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ def mask_sentinels(table: Table, sentinels: Iterable[Sentinel]) -> Table:
         for name in columns if only is None else [only]:
             if columns[name].dtype.kind == "f":
                 columns[name] = np.where(columns[name] == value, np.nan, columns[name])
-    return Table(columns, table.source)
+    return replace(table, columns=columns)
 
 
 def find_suspects(table: Table, names: Sequence[str]) -> tuple[Suspect, ...]:

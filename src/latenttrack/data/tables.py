@@ -34,10 +34,12 @@ class Table:
         columns: name -> [N] array of float64 (missing: NaN), datetime64[ns] (missing: NaT)
             or object holding str (missing: "").
         source: where the table came from, for messages.
+        places: [N] where each row stands in the source, from 0; None: as they stand here.
     """
 
     columns: dict[str, np.ndarray]
     source: str = "table"
+    places: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -54,6 +56,10 @@ class Table:
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def number(self, row: int | np.integer) -> int:
+        """The number of a row in the source, from 1, for messages: rows may have been put in order since."""
+        return int(row if self.places is None else self.places[row]) + 1
 
 
 def read_table(source: object) -> Table:

@@ -76,6 +76,7 @@ class Forecast:
         target: name of what is forecast.
         unknown: measurements whose future is not known, and for which earlier ones stand in.
         past: the newest known values of the target.
+        notes: what was done to the rows that were given, for people.
     """
 
     time: np.ndarray
@@ -86,6 +87,7 @@ class Forecast:
     target: str = "y"
     unknown: tuple[str, ...] = ()
     past: Past = field(default_factory=lambda: Past(np.zeros(0), np.zeros(0)), repr=False)
+    notes: tuple[str, ...] = ()
 
 
 def roll(live: LiveFilter, future: Future, *, samples: int, seed: int) -> Forecast:

@@ -1,6 +1,7 @@
 """Forecasts of a model or a stream: recent rows are taken in, what is known of the future is laid out."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +47,8 @@ def forecast(
     if covariates is not None:
         known.append(read_covariates(covariates, stream.feed, clock=clock))
     future = _future(stream, int(steps), known)
-    return roll(stream, future, samples=int(samples), seed=int(seed))
+    found = roll(stream, future, samples=int(samples), seed=int(seed))
+    return replace(found, notes=tuple(note for rows in known for note in rows.notes))
 
 
 def take_in(stream: Stream, rows: Rows) -> Rows:
