@@ -101,6 +101,13 @@ def test_what_is_written(finished):
     assert {path.name for path in folder.iterdir()} == {"plant.csv", "plant.lt"}
 
 
+def test_the_gate_of_a_model_that_chooses_nothing_knows_what_is_plausible(finished):
+    stream = load(finished[1] / "plant.lt").stream()
+    row = {"wind": 0.3, "pressure": 1013.0, "power": 10.0}
+    assert stream.predict(row).flags == ()
+    assert stream.predict(row | {"wind": 900.0}).flags == ("implausible:wind",)
+
+
 def test_the_report_has_everything_that_a_caller_needs(finished):
     report = finished[2]
     assert len(report.series) == ROWS == len(report.parts.past) + len(report.parts.future)

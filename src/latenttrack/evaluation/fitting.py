@@ -13,6 +13,7 @@ import numpy as np
 
 from latenttrack.data.describing import Description, Selection, understand
 from latenttrack.data.features import Pipeline
+from latenttrack.data.feed import Feed
 from latenttrack.data.matching import choose
 from latenttrack.data.preparing import prepare
 from latenttrack.data.series import Series, require_learnable
@@ -232,8 +233,7 @@ def _train(
     if name in _CHOOSING:
         model = fit_chosen(name, parts.past, suited=parts.suited, budget=budget, **common)
     else:
-        settings = {**_USUAL, **_transform(parts)}
-        model = fit(name, parts.train, settings=settings, pipeline=parts.pipeline, **common)
+        model = _fit_as_told(name, parts, {**_USUAL, **_transform(parts)}, **common)
         model = replace(model, record={**model.record, "choices": list(parts.suited.words)})
     return pool(model) if seeds > 1 else model
 
@@ -252,7 +252,13 @@ def _predict(model: Model, parts: Parts, listener: FitListener | None) -> dict[s
 
 
 def _reference(name: str, parts: Parts) -> Model:
-    return fit(name, parts.train, settings=_transform(parts), pipeline=parts.pipeline)
+    return _fit_as_told(name, parts, _transform(parts))
+
+
+def _fit_as_told(name: str, parts: Parts, settings: dict[str, Any], **common: Any) -> Model:
+    """A model that chooses nothing. What is plausible in a live stream is seen in the rows as they came."""
+    model = fit(name, parts.train, settings=settings, pipeline=parts.pipeline, **common)
+    return replace(model, feed=Feed.of(parts.past))
 
 
 def _transform(parts: Parts) -> dict[str, Any]:
