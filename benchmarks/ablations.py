@@ -50,6 +50,7 @@ CHANGES = {
     "no informant": Change({"informant": None}),
     "Gaussian head": Change({"head": "gaussian"}),
     "ELBO in place of the prior-predictive likelihood": Change({}, {"objective": "elbo"}),
+    "one Student-t for each draw": Change({"head": "student-t"}),
     "two Student-t for each draw": Change({"head": "student-t-pair"}),
     "twice as many epochs": Change(longer=2),
     "two networks of half the size, mixed": Change(
@@ -146,8 +147,9 @@ def run_track(base: Base, changes: dict[str, Change], rows: list[dict[str, Any]]
     for words, change in changes.items():
         if any(row["track"] == base.track and row["change"] == words for row in rows):
             continue
-        if change.settings and all(model.settings.get(n) == v for n, v in change.settings.items()):
-            continue  # that is what was chosen
+        chosen = {**_OWN, **model.settings}
+        if change.settings and change.settings.items() <= chosen.items():
+            continue  # nothing would be different
         note(rows, base.track, words, run_change(base, change), unchanged)
 
 
