@@ -130,6 +130,14 @@ def test_columns_that_are_nearly_always_zero_are_no_copies():
     assert described(table(one=one, other=other))[1].dropped == ()
 
 
+def test_a_label_is_not_known_before_it_is_measured():
+    """Else what is learned, and how well it does on held-out rows, would not hold in a live stream."""
+    with pytest.raises(LatentTrackError, match="delay is 1, but what is 6 steps ahead is measured only then"):
+        described(horizon=6, delay=1)
+    assert described(horizon=6, delay=6)[0].delay == 6
+    assert described(horizon=0, delay=1)[0].delay == 1
+
+
 def test_a_label_known_late_is_no_input():
     series, description = described(horizon=2, delay=5)
     assert (series.names, series.delay) == (("wind",), 5)

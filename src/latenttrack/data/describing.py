@@ -46,6 +46,13 @@ class Selection:
     delay: int | None = None
     sentinels: tuple[Sentinel, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.delay < self.horizon:
+            raise LatentTrackError(
+                f"the delay is {self.delay}, but what is {self.horizon} steps ahead is measured only then: "
+                f"give a delay of {self.horizon} or more, or leave it out."
+            )
+
     @property
     def known_after(self) -> int:
         """Steps until a label is known."""
