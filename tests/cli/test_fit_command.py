@@ -1,5 +1,6 @@
 """`latenttrack fit` as a user types it: files that are fine, files that are not, runs that are stopped."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation import fitting
 from latenttrack.evaluation.evaluate import evaluate
 from latenttrack.evaluation.fitting import fit_file
+from latenttrack.fitted.events import answer
 from latenttrack.fitted.model import load
 from latenttrack.models.registry import REFERENCES
 from latenttrack.training import automatic
@@ -106,6 +108,33 @@ def test_the_gate_of_a_model_that_chooses_nothing_knows_what_is_plausible(finish
     row = {"wind": 0.3, "pressure": 1013.0, "power": 10.0}
     assert stream.predict(row).flags == ()
     assert stream.predict(row | {"wind": 900.0}).flags == ("implausible:wind",)
+
+
+def test_a_target_far_from_zero_is_predicted_as_well(tmp_path):
+    """A counter of 1e9: scores, forecasts and what a stream says are those of the same file without it."""
+    power = plant(tmp_path / "a.csv").read_text().splitlines()
+    values = np.array([float(line.rsplit(",", 1)[1]) for line in power[1:]])
+    lines = [f"{line.rsplit(',', 1)[0]},{v + 1e9:.3f}" for line, v in zip(power[1:], values, strict=True)]
+    (tmp_path / "b.csv").write_text("\n".join([power[0], *lines]))
+    near, far = (
+        fit_file(Selection(tmp_path / name, "power", "ts"), model="rls-t") for name in ("a.csv", "b.csv")
+    )
+    scores = [report.judgement.scores["rls-t"] for report in (near, far)]
+    np.testing.assert_allclose(scores[1].nll, scores[0].nll, atol=1e-3)
+    np.testing.assert_allclose(scores[1].crps, scores[0].crps, rtol=1e-3)
+    steps = [report.records["rls-t"].steps for report in (near, far)]
+    np.testing.assert_allclose(steps[1]["upper"] - 1e9, steps[0]["upper"], atol=1e-3)
+    fans = [report.advanced().forecast(3) for report in (near, far)]
+    np.testing.assert_allclose(fans[1].quantiles[0.05] - 1e9, fans[0].quantiles[0.05], atol=1e-3)
+    far.advanced().save(tmp_path / "b.lt")
+    result = CliRunner().invoke(
+        cli, ["forecast", str(tmp_path / "b.lt"), "--steps", "3"], standalone_mode=False
+    )
+    told = [float(line.split(",")[2]) for line in result.stdout.splitlines()[1:]]
+    np.testing.assert_allclose(told, fans[1].mean, atol=1e-3, rtol=0)
+    row = {"wind": 0.3, "pressure": 1013.0, "power": 1e9 + 10.0}
+    said = answer(far.advanced().stream(), json.dumps({"x": row}).encode())
+    assert said["quantiles"]["0.05"] < said["mean"] - said["std"] < said["mean"] < said["quantiles"]["0.95"]
 
 
 def test_the_report_has_everything_that_a_caller_needs(finished):

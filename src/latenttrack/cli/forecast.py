@@ -8,6 +8,7 @@ import numpy as np
 
 from latenttrack.cli.runtime import cache_compiled_programs
 from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.answers import rounded
 from latenttrack.report import canvas
 from latenttrack.report.fan import fan_figure
 from latenttrack.store.atomic import require_writable, write_bytes
@@ -101,7 +102,8 @@ def _table(found: "Forecast") -> str:
     columns = {"mean": found.mean, "std": found.std} | {f"q{p:g}": q for p, q in found.quantiles.items()}
     lines = [["time", "step", *columns]]
     for k, time in enumerate(found.time):
-        lines.append([_moment(time), str(k + 1), *(f"{column[k]:.7g}" for column in columns.values())])
+        told = (_told(column[k], found.std[k]) for column in columns.values())
+        lines.append([_moment(time), str(k + 1), *told])
     return _csv(lines)
 
 
@@ -109,8 +111,12 @@ def _paths(found: "Forecast") -> str:
     """The sampled paths as CSV, one column for each."""
     lines = [["time", "step", *(f"path{s + 1}" for s in range(len(found.paths)))]]
     for k, time in enumerate(found.time):
-        lines.append([_moment(time), str(k + 1), *(f"{y:.7g}" for y in found.paths[:, k])])
+        lines.append([_moment(time), str(k + 1), *(_told(y, found.std[k]) for y in found.paths[:, k])])
     return _csv(lines)
+
+
+def _told(value: float, std: float) -> str:
+    return repr(rounded(float(value), float(std)))
 
 
 def _csv(lines: list[list[str]]) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from latenttrack.errors import LatentTrackError
-from latenttrack.evaluation.records import FIELDS, Records
+from latenttrack.evaluation.records import FIELDS, PLACES, Records
 from latenttrack.store.atomic import open_atomic
 
 _FACTS = b"latenttrack"
 _VERSION = 1
+_EXACT = dict.fromkeys(PLACES, np.float64)  # of the rest, single precision is all there is
 
 
 def write_records(path: str | Path, records: Records) -> None:
@@ -30,7 +31,7 @@ def write_records(path: str | Path, records: Records) -> None:
         "time": np.tile(records.time, seeds),
         "key": pa.array(np.tile(names[records.key], seeds)).dictionary_encode(),
         "y": np.tile(records.y, seeds),
-    } | {name: np.asarray(records.steps[name], np.float32).ravel() for name in FIELDS}
+    } | {name: records.steps[name].astype(_EXACT.get(name, np.float32)).ravel() for name in FIELDS}
     facts = {
         "version": _VERSION,
         "model": records.model,

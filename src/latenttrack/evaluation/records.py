@@ -9,6 +9,7 @@ from latenttrack.errors import LatentTrackError
 FIELDS = (
     "mean", "aleatoric", "epistemic", "lower", "upper", "nll", "squared_error", "crps", "pit"
 )  # fmt: skip
+PLACES = ("mean", "lower", "upper")  # those on the label's own axis, which may lie far from 0
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,22 @@
 import math
 from typing import NamedTuple
 
+_DIGITS = 7  # of a float32
+
+
+def rounded(value: float, std: float = 0.0) -> float:
+    """The digits of a number that are worth telling.
+
+    Args:
+        value: the number.
+        std: of what it is a mean or quantile of: as that may lie far from 0, digits down to a ten-thousandth
+            of it count too.
+    """
+    digits = _DIGITS
+    if 0.0 < 100.0 * std < abs(value) < math.inf:
+        digits = min(_DIGITS - 2 + math.ceil(math.log10(abs(value) / std)), 17)
+    return float(f"{value:.{digits}g}")
+
 
 class Prediction(NamedTuple):
     """What is said about one step, in original units.

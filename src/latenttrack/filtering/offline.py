@@ -22,8 +22,10 @@ from latenttrack.models.predictive import Predictive
 from latenttrack.models.scan import filter_stream
 from latenttrack.models.stack import Stack, in_groups
 
-# (forecast in original units, label in original units) -> a pytree of scalars to keep
+# (forecast, label) -> a pytree of scalars to keep. Both are in original units, but counted from `y_loc`: the
+# scores are the same, and single precision would leave little of labels that lie far from 0.
 Recorder = Callable[[Predictive, Float[Array, ""]], PyTree[Any]]
+_PLACES = ("mean", "lower", "upper")  # what a recorder calls so is moved to where it belongs afterwards
 
 
 class Forecast(NamedTuple):
@@ -60,23 +62,27 @@ def filter_series(
         key: for trackers that draw at random; seed s, stream b, step t uses its own fold of it.
         past: the rows before `series`: folded into the belief first, and the source of labels still due.
         trained: whether the weights were trained on `past`: how well it was predicted is then forgotten.
-        record: what to keep of each forecast; it sees forecast and label in original units.
+        record: what to keep of each forecast.
 
     Returns:
-        The recorder's pytree with numpy leaves [seeds, rows], in the order of the rows of `series`. Rows
+        What the recorder gives, with numpy arrays [seeds, rows], in the order of the rows of `series`. Rows
         without a label are predicted too; what the recorder says of their label is NaN.
     """
     head, rest, chosen = _cut(series, past)
-    units = (jnp.float32(series.y_loc), jnp.float32(series.y_scale))
+    scale = jnp.float32(series.y_scale)
     numbers = jnp.arange(len(stack))
 
     def run(group: tuple[PyTree[Array], Array]) -> PyTree[Array]:
-        return _run(stack.rest, *group, head, rest, units, key, record, trained)
+        return _run(stack.rest, *group, head, rest, scale, key, record, trained)
 
     records = in_groups(run, (stack.params, numbers))
 
     # [S, B, T] -> [S, rows]: the rows of each stream stand in order, and streams one after another.
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, chosen], records)
+    found = jax.tree.map(lambda leaf: np.asarray(leaf)[:, chosen], records)
+    places = {
+        name: series.y_loc + getattr(found, name).astype(float) for name in _PLACES if hasattr(found, name)
+    }
+    return found._replace(**places) if places else found
 
 
 def trace_series(
@@ -140,7 +146,7 @@ def _run(
     seeds: Int[Array, " S"],
     head: Window,
     rest: Window,
-    units: tuple[Array, Array],
+    scale: Float[Array, ""],
     key: PRNGKeyArray,
     record: Recorder,
     trained: bool,
@@ -148,7 +154,7 @@ def _run(
     """Some seeds x all streams: warm up on `head`, filter `rest`; leaves [S, B, T]."""
 
     def keep(forecast: Predictive, _state: State, row: Window) -> PyTree[Array]:
-        return _recorded(forecast, row.y, row.observed, units, record)
+        return _recorded(forecast, row.y, row.observed, scale, record)
 
     def one_seed(params: PyTree[Array], seed: Array) -> PyTree[Array]:
         tracker = eqx.combine(params, fixed)
@@ -163,12 +169,11 @@ def _run(
 
 
 def _recorded(
-    predictive: Predictive, y: Array, observed: Bool[Array, ""], units: tuple[Array, Array], record: Recorder
+    predictive: Predictive, y: Array, observed: Bool[Array, ""], scale: Float[Array, ""], record: Recorder
 ) -> PyTree[Array]:
-    """Forecast and label in original units; a missing label is NaN and so is what depends on it."""
-    loc, scale = units
-    label = jnp.where(observed, loc + scale * y, jnp.nan)
-    return record(predictive.affine(loc, scale), label)
+    """Forecast and label as a `Recorder` sees them; a missing label is NaN and so is what depends on it."""
+    label = jnp.where(observed, scale * y, jnp.nan)
+    return record(predictive.affine(jnp.zeros_like(scale), scale), label)
 
 
 def _append(past: Series, series: Series) -> Series:

@@ -16,13 +16,12 @@ import numpy as np
 
 from latenttrack.data.matching import short, shown
 from latenttrack.errors import LatentTrackError
-from latenttrack.filtering.answers import Observed, Prediction
+from latenttrack.filtering.answers import Observed, Prediction, rounded
 from latenttrack.filtering.batch import Events, run_piece
 from latenttrack.fitted.stream import Stream
 
 LONGEST_LINE = 2**20  # bytes
 LONGEST_ID = 256
-_DIGITS = 7  # of a float32
 
 
 def answer(stream: Stream, line: bytes) -> dict[str, Any]:
@@ -132,9 +131,9 @@ def _predicted(prediction: Prediction) -> dict[str, Any]:
         **said,
         "time": prediction.time,
         "step": prediction.number,
-        "mean": _rounded(prediction.mean),
+        "mean": _rounded(prediction.mean, prediction.std),
         "std": _rounded(prediction.std),
-        "quantiles": {str(level): _rounded(value) for level, value in prediction.quantiles.items()},
+        "quantiles": {str(level): _rounded(v, prediction.std) for level, v in prediction.quantiles.items()},
         "aleatoric": _rounded(prediction.aleatoric),
         "epistemic": _rounded(prediction.epistemic),
         "surprise": _rounded(prediction.surprise),
@@ -156,6 +155,6 @@ def _given(id: str | int | None, time: object) -> dict[str, Any]:
     return {"time": time} if id is None else {"id": id}
 
 
-def _rounded(value: float) -> float | None:
-    """The digits that single precision has; null for what is not a number."""
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+def _rounded(value: float, std: float = 0.0) -> float | None:
+    """See `rounded`; null for what is not a number."""
+    return rounded(value, std) if math.isfinite(value) else None
