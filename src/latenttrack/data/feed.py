@@ -13,6 +13,7 @@ import numpy as np
 
 from latenttrack.data.categories import Categories, indicator, spread_event
 from latenttrack.data.cycles import grid_step
+from latenttrack.data.epochs import to_microseconds
 from latenttrack.data.matching import short, shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
@@ -261,7 +262,7 @@ def _date(day: int) -> str:
 
 
 def to_nanoseconds(value: object) -> int:
-    """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
+    """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a count (data/epochs.py)."""
     if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS:
         ticks: int | None = value.item()  # None of NaT
         if ticks is not None:
@@ -272,8 +273,8 @@ def to_nanoseconds(value: object) -> int:
     # What nanoseconds can hold reaches from 1678 to 2262.
     if found is None or abs(found) > 2**63 // 1000 - 1:
         raise LatentTrackError(
-            f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds since "
-            "1970."
+            f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds (or "
+            "milliseconds) since 1970."
         )
     return found * 1000
 
@@ -287,9 +288,8 @@ def _microseconds(value: object) -> int | None:
         return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
     if isinstance(value, np.datetime64) and not np.isnat(value):
         return int(value.astype("datetime64[us]").astype(np.int64))
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 9e9:
-        # Microseconds since 1970 are exact in float64; nanoseconds would not be.
-        return round(float(value) * 1e6)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return to_microseconds(value)
     return None
 
 

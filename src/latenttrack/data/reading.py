@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from latenttrack.data.columns import not_a_number, not_a_time
+from latenttrack.data.epochs import look_like_dates, times_from_numbers
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.matching import unknown_name
 from latenttrack.data.series import Series, check_times, show_time
@@ -41,8 +42,9 @@ def to_series(
     Args:
         table: what `read_table` returned, or anything that it reads.
         target: the column to predict.
-        time: the time column: dates and times, or numbers that count seconds since 1970. None takes the only
-            column of dates and times if there is one; without it, or with False, rows are numbered by step.
+        time: the time column: dates and times, or numbers that count seconds (or milli-, micro- or
+            nanoseconds, as their size tells) since 1970. None takes the only column of dates and times if
+            there is one; without it, or with False, rows are numbered by step.
         key: the column that says which stream a row belongs to; None for one stream.
         features: the input columns, or the only one; None takes all numeric ones, the target's own among
             them when horizon > 0, since its present value is then known.
@@ -130,7 +132,7 @@ def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequen
 
 
 def parse_time(table: Table, name: str) -> np.ndarray:
-    """[N] datetime64[ns]: a column of times, or of numbers that count seconds since 1970."""
+    """[N] datetime64[ns]: a column of times, or of numbers that count since 1970 (data/epochs.py)."""
     column = table.columns[name]
     if column.dtype.kind == "O":
         odd = not_a_time(column)
@@ -140,17 +142,35 @@ def parse_time(table: Table, name: str) -> np.ndarray:
             "write times like 2013-01-31 06:00:00."
         )
     if column.dtype.kind == "f":
-        if not np.all(np.isfinite(column)):
-            row = table.number(np.flatnonzero(~np.isfinite(column))[0])
-            raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
-        # Microseconds since 1970 are exact in float64; nanoseconds would not be.
-        return np.round(column * 1e6).astype("datetime64[us]").astype("datetime64[ns]")
+        return _count_time(table, name)
     if np.any(np.isnat(column)):
         row = table.number(np.flatnonzero(np.isnat(column))[0])
         raise LatentTrackError(
             f"the time column {name!r} is empty in row {row}: fill it in or remove the row."
         )
     return column
+
+
+def _count_time(table: Table, name: str) -> np.ndarray:
+    """[N] datetime64[ns] of a column of numbers."""
+    column = table.columns[name]
+    if not np.all(np.isfinite(column)):
+        row = table.number(np.flatnonzero(~np.isfinite(column))[0])
+        raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
+    if look_like_dates(column):
+        raise LatentTrackError(
+            f"the time column {name!r} holds numbers such as {column[0]:.15g}, which look like years or dates "
+            "and would be read as seconds since 1970: write them like 2013-01-31, or leave the column out."
+        )
+    times = times_from_numbers(column)
+    wrong = np.flatnonzero(np.isnat(times))
+    if len(wrong):
+        raise LatentTrackError(
+            f"the time column {name!r} holds {column[wrong[0]]:.19g} in row {table.number(wrong[0])}, and not "
+            "all of its numbers count seconds, milliseconds, microseconds or nanoseconds since 1970: "
+            "write times like 2013-01-31 06:00:00."
+        )
+    return times
 
 
 def _order_rows(table: Table, key: str | None, clock: str | None, *, grid: bool) -> _Rows:
