@@ -216,8 +216,20 @@ def test_sentinels_as_they_are_typed():
     assert str(parse_sentinel("wv (m/s)=-9999.5")) == "wv (m/s)=-9999.5"
     with pytest.raises(LatentTrackError, match="no number"):
         parse_sentinel("none")
+    for text in ("inf", "-inf", "nan", "wind=inf"):
+        with pytest.raises(LatentTrackError, match="not finite: leave it out"):
+            parse_sentinel(text)
     with pytest.raises(LatentTrackError, match="did you mean 'wind'"):
         described(sentinels=(Sentinel(0.0, "wint"),))
+
+
+def test_infinite_values_are_counted_as_missing():
+    power = np.where(np.arange(N) % 20 == 0, np.inf, POWER)
+    wind = np.where(np.arange(N) == 7, -np.inf, WIND)
+    series, description = described(table(power=power, wind=wind, spare=np.full(N, np.inf)))
+    assert facts(description)["missing"] == ["power 3 times, wind once"]
+    assert facts(description)["infinite"] == ["power 3 times, wind once, counted as missing"]
+    assert np.isnan(series.x[7]).sum() == 1
 
 
 def test_the_same_from_every_kind_of_file(tmp_path):

@@ -13,7 +13,14 @@ from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
 from latenttrack.data.sifting import Dropped, Sifted, adds_up, sift
-from latenttrack.data.suspects import Sentinel, Suspect, find_suspects, mask_sentinels, remedies
+from latenttrack.data.suspects import (
+    Sentinel,
+    Suspect,
+    find_suspects,
+    mask_infinite,
+    mask_sentinels,
+    remedies,
+)
 from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
 
@@ -80,6 +87,7 @@ class Description:
         inputs: the columns that are inputs.
         dropped: the others, and why.
         missing: values missing in the rows of the file, by input or target; only where there are some.
+        infinite: how many of these are infinite in the file, by column; only where there are some.
         masked: how many values each declared sentinel made missing.
         suspects: sentinels that might be declared, and where they stand.
         given_away: whether, at horizon 0, the inputs of a row add up to its label.
@@ -97,6 +105,7 @@ class Description:
     inputs: tuple[str, ...]
     dropped: tuple[Dropped, ...] = ()
     missing: dict[str, int] = field(default_factory=dict)
+    infinite: dict[str, int] = field(default_factory=dict)
     masked: dict[Sentinel, int] = field(default_factory=dict)
     suspects: dict[Sentinel, tuple[Suspect, ...]] = field(default_factory=dict)
     given_away: bool = False
@@ -115,6 +124,8 @@ class Description:
         told += [("dropped", f"{name}: {why}") for name, why in self.dropped]
         nothing = "nothing else" if self.gaps.runs else "nothing"
         told.append(("missing", _counts(self.missing) if self.missing else nothing))
+        if self.infinite:
+            told.append(("infinite", f"{_counts(self.infinite)}, counted as missing"))
         told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
         told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
         if self.given_away:
@@ -197,7 +208,7 @@ def understand(selection: Selection) -> Understood:
     clock, no_clock = _clock(raw, selection)
     ordered = in_order(clock.table, clock.name, selection.key) if clock else Ordered(raw)
     table = ordered.table
-    masked = mask_sentinels(table, selection.sentinels)
+    masked, infinite = mask_infinite(mask_sentinels(table, selection.sentinels))
     require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
     categories, whole = _categories(masked, clock, selection), masked
     masked = spread(masked, categories)
@@ -218,6 +229,7 @@ def understand(selection: Selection) -> Understood:
     if gaps.runs:
         series = to_series(masked, **choices, grid=True)
     sentinels = tuple((one.value, one.column) for one in selection.sentinels)
+    used_columns = (selection.target, *sifted.inputs, *dict(categories))
     return Understood(
         replace(series, sentinels=sentinels, categories=categories),
         Description(
@@ -232,7 +244,8 @@ def understand(selection: Selection) -> Understood:
             gaps=gaps,
             inputs=sifted.inputs,
             dropped=sifted.dropped,
-            missing=_missing(whole, (selection.target, *sifted.inputs, *dict(categories))),
+            missing=_missing(whole, used_columns),
+            infinite={name: count for name, count in infinite.items() if name in used_columns},
             masked=_masked(table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),

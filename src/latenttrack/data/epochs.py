@@ -5,8 +5,8 @@ Files and live events are read by the same rule, so that a number means the same
 
 import numpy as np
 
-# Of each unit: the least size, the size that is too large, and the microseconds in one. Moments reach to 2261,
-# since times are held in nanoseconds, and but for seconds from 1973 on: a smaller number may be of any unit.
+# Of each unit: the least size, the size that is too large, and the microseconds in one. Moments go to 2261,
+# as times are held in nanoseconds, and but for seconds begin in 1973: a smaller number may be of any unit.
 _UNITS = (
     (0.0, 9.2e9, 1e6),
     (1e11, 9.2e12, 1e3),

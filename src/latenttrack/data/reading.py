@@ -50,7 +50,8 @@ def to_series(
             them when horizon > 0, since its present value is then known.
         horizon: h; the label of row t is the target in row t + h of the same key.
         delay: steps until a label is known; None takes max(h, 1).
-        sentinels: the number, or numbers, that mean "missing", such as -9999, in any numeric column.
+        sentinels: the number, or numbers, that mean "missing", such as -9999, in any numeric column; what
+            is not finite is missing by itself.
         grid: put each key on its regular time grid by inserting all-missing rows in gaps, so that
             h steps ahead means time and not rows.
         period: steps in the main season; None takes one day in steps (7 for daily data).
@@ -112,6 +113,10 @@ def require_columns(table: Table, names: Sequence[str]) -> None:
 def _mask_sentinels(table: Table, sentinels: float | Sequence[float]) -> Table:
     if not np.size(sentinels):
         return table
+    if not np.all(np.isfinite(sentinels)):
+        raise LatentTrackError(
+            "a sentinel is not finite: leave it out, as infinite values and NaN are missing by themselves."
+        )
 
     def mask(column: np.ndarray) -> np.ndarray:
         return np.where(np.isin(column, sentinels), np.nan, column) if column.dtype.kind == "f" else column
@@ -159,15 +164,16 @@ def _count_time(table: Table, name: str) -> np.ndarray:
         raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
     if look_like_dates(column):
         raise LatentTrackError(
-            f"the time column {name!r} holds numbers such as {column[0]:.15g}, which look like years or dates "
-            "and would be read as seconds since 1970: write them like 2013-01-31, or leave the column out."
+            f"the time column {name!r} holds numbers such as {column[0]:.15g}, which look like years or "
+            "dates and would be read as seconds since 1970: write them like 2013-01-31, or leave the column "
+            "out."
         )
     times = times_from_numbers(column)
     wrong = np.flatnonzero(np.isnat(times))
     if len(wrong):
         raise LatentTrackError(
-            f"the time column {name!r} holds {column[wrong[0]]:.19g} in row {table.number(wrong[0])}, and not "
-            "all of its numbers count seconds, milliseconds, microseconds or nanoseconds since 1970: "
+            f"the time column {name!r} holds {column[wrong[0]]:.19g} in row {table.number(wrong[0])}, and "
+            "not all of its numbers count seconds, milliseconds, microseconds or nanoseconds since 1970: "
             "write times like 2013-01-31 06:00:00."
         )
     return times
@@ -256,13 +262,9 @@ def _numeric(table: Table, name: str, rows: _Rows) -> np.ndarray:
         )
     if column.dtype.kind == "M":
         raise LatentTrackError(f"column {name!r} holds times, not numbers: leave it out.")
-    infinite = np.flatnonzero(np.isinf(column))
-    if len(infinite):
-        raise LatentTrackError(
-            f"column {name!r} is infinite in row {table.number(infinite[0])}: "
-            "declare the value as a sentinel if it means missing, or remove the row."
-        )
-    return np.where(rows.source >= 0, column[rows.source], np.nan)
+    values = column[rows.source]
+    # What is infinite was never measured; a live stream takes it as missing too.
+    return np.where((rows.source >= 0) & np.isfinite(values), values, np.nan)
 
 
 def _ahead(values: np.ndarray, key: np.ndarray, horizon: int) -> np.ndarray:

@@ -4,6 +4,7 @@ A sentinel such as -9999 repeats exactly and lies far outside everything else in
 masked on suspicion: whether a number is a measurement only the user can know.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -45,11 +46,17 @@ def parse_sentinel(text: str) -> Sentinel:
     """Read `-9999`, or `pressure=0` for one column alone."""
     column, equals, number = text.rpartition("=")
     try:
-        return Sentinel(float(number), column if equals else None)
+        value = float(number)
     except ValueError:
         raise LatentTrackError(
             f"the sentinel {text!r} is no number: write -9999, or COLUMN=-9999 for one column alone."
         ) from None
+    if not math.isfinite(value):
+        raise LatentTrackError(
+            f"the sentinel {text!r} is not finite: leave it out, as infinite values and NaN are missing by "
+            "themselves."
+        )
+    return Sentinel(value, column if equals else None)
 
 
 def mask_sentinels(table: Table, sentinels: Iterable[Sentinel]) -> Table:
@@ -62,6 +69,15 @@ def mask_sentinels(table: Table, sentinels: Iterable[Sentinel]) -> Table:
             if columns[name].dtype.kind == "f":
                 columns[name] = np.where(columns[name] == value, np.nan, columns[name])
     return replace(table, columns=columns)
+
+
+def mask_infinite(table: Table) -> tuple[Table, dict[str, int]]:
+    """The table with infinite values made missing, and how many each column had, if any."""
+    numeric = {name: column for name, column in table.columns.items() if column.dtype.kind == "f"}
+    counts = {name: int(np.sum(np.isinf(column))) for name, column in numeric.items()}
+    found = {name: count for name, count in counts.items() if count}
+    masked = {name: np.where(np.isinf(numeric[name]), np.nan, numeric[name]) for name in found}
+    return replace(table, columns=table.columns | masked), found
 
 
 def find_suspects(table: Table, names: Sequence[str]) -> tuple[Suspect, ...]:
