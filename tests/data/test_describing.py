@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from latenttrack.data.describing import Gaps, Selection, understand
@@ -221,6 +222,18 @@ def test_sentinels_as_they_are_typed():
             parse_sentinel(text)
     with pytest.raises(LatentTrackError, match="did you mean 'wind'"):
         described(sentinels=(Sentinel(0.0, "wint"),))
+
+
+@pytest.mark.parametrize("ending", ["Z", "+02:00", "-0530"])
+def test_times_with_an_offset_are_said_to_be_in_utc(ending, tmp_path):
+    texts = [f"{time}{ending}" for time in HOURS.astype("datetime64[s]")]
+    path = tmp_path / "plant.csv"
+    path.write_text("\n".join(["ts,power", *(f"{t},{p}" for t, p in zip(texts, POWER, strict=True))]))
+    frame = pd.DataFrame({"ts": pd.to_datetime(texts), "power": POWER})
+    for source in (path, read_table({"ts": texts, "power": POWER}), read_table(frame)):
+        told = facts(described(source).description)["time"]
+        assert told == ["ts: every hour, no gaps", "in UTC, as the file gives offsets from it"]
+    assert len(facts(described().description)["time"]) == 1
 
 
 def test_infinite_values_are_counted_as_missing():

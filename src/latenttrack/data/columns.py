@@ -25,6 +25,7 @@ _ISO = re.compile(
 _GERMAN = re.compile(
     r"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d{4})(?: (?P<clock>\d\d:\d\d(?::\d\d)?))?(?P<offset>)"
 )
+_OFFSET = re.compile(r":\d\d(?:\.\d+)?\s?(?:Z|[+-]\d\d:?\d\d)$")
 
 
 def from_values(values: Sequence[object]) -> np.ndarray:
@@ -92,6 +93,11 @@ def times_from_text(texts: Sequence[str]) -> np.ndarray | None:
         return None
     shifted: np.ndarray = times - np.array(minutes, dtype="timedelta64[m]")
     return shifted
+
+
+def has_offset(text: str) -> bool:
+    """Whether a text ends as a time with an offset does, such as 06:00Z or 06:00+01:00."""
+    return _OFFSET.search(text) is not None
 
 
 def to_nanoseconds(times: np.ndarray, name: str) -> np.ndarray:

@@ -76,6 +76,7 @@ class Description:
         rows: of the file.
         keys: names of the streams; one without a name if there is no key.
         clock: the columns that make the time; none without one.
+        utc: whether times had an offset, and are in UTC now.
         no_clock: why columns that are called as if they did make none.
         span: first and last time; None without a clock.
         interval: the most common difference between neighbouring times; None without a clock.
@@ -112,10 +113,13 @@ class Description:
     moved: bool = False
     repeated: int = 0
     no_clock: str = ""
+    utc: bool = False
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
         told = [("rows", self._rows()), ("time", self._time())]
+        if self.utc:
+            told.append(("time", "in UTC, as the file gives offsets from it"))
         told += in_words(self.moved, self.repeated)
         told += [
             ("predicted", self._predicted()),
@@ -252,6 +256,7 @@ def understand(selection: Selection) -> Understood:
             moved=ordered.moved,
             repeated=ordered.repeated,
             no_clock=no_clock,
+            utc=clock is not None and clock.name in raw.utc,
         ),
     )
 

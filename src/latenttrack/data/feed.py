@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from latenttrack.data.categories import Categories, indicator, spread_event
+from latenttrack.data.columns import times_from_text
 from latenttrack.data.cycles import grid_step
 from latenttrack.data.epochs import to_microseconds
 from latenttrack.data.matching import short, shown
@@ -23,6 +24,7 @@ MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
 _ABSENT = object()
 _NANOSECONDS = np.dtype("datetime64[ns]")
+_BASIC_DATE = len("20260131")
 _DIGITS = tuple(f"{n:02}" for n in range(60))
 _DOUBLE = np.dtype(np.float64)
 
@@ -262,7 +264,7 @@ def _date(day: int) -> str:
 
 
 def to_nanoseconds(value: object) -> int:
-    """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a count (data/epochs.py)."""
+    """Nanoseconds since 1970 of a datetime64, a datetime, a text as in files, or a count (data/epochs.py)."""
     if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS:
         ticks: int | None = value.item()  # None of NaT
         if ticks is not None:
@@ -281,7 +283,7 @@ def to_nanoseconds(value: object) -> int:
 
 def _microseconds(value: object) -> int | None:
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = _from_text(value)
     if isinstance(value, datetime):
         aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value
         elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
@@ -291,6 +293,19 @@ def _microseconds(value: object) -> int | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return to_microseconds(value)
     return None
+
+
+def _from_text(text: str) -> object:
+    """A time as text, in whatever form a file may have it."""
+    if len(text) > _BASIC_DATE and text.isdecimal():
+        return int(text)  # Python takes some counts since 1970 for dates without hyphens
+    try:
+        return datetime.fromisoformat(text)  # nearly always
+    except ValueError:
+        times = times_from_text([text])
+        if times is None:
+            raise
+        return times[0]
 
 
 def plausible(values: np.ndarray) -> tuple[float, float]:

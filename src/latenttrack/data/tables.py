@@ -7,14 +7,14 @@ import json
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from latenttrack.data.columns import from_text, from_values, to_nanoseconds
+from latenttrack.data.columns import from_text, from_values, has_offset, to_nanoseconds
 from latenttrack.errors import LatentTrackError
 
 MOST_BYTES = 2**32  # of a table, unpacked
@@ -35,11 +35,13 @@ class Table:
             or object holding str (missing: "").
         source: where the table came from, for messages.
         places: [N] where each row stands in the source, from 0; None: as they stand here.
+        utc: the columns of times that had an offset, and are in UTC now.
     """
 
     columns: dict[str, np.ndarray]
     source: str = "table"
     places: np.ndarray | None = None
+    utc: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -79,7 +81,8 @@ def read_table(source: object) -> Table:
         return _read_path(Path(source))
     if isinstance(source, Mapping):
         columns = {str(name): _from_array(str(name), values) for name, values in source.items()}
-        return Table(columns, "the dict")
+        given = {str(name): values for name, values in source.items() if not isinstance(values, np.ndarray)}
+        return Table(columns, "the dict", utc=_in_utc(columns, given))
     return _read_frame(source, f"the {type(source).__name__}")
 
 
@@ -176,8 +179,9 @@ def _read_csv(text: str, source: str) -> Table:
         raise LatentTrackError(f"{source} has two columns named {repeated!r}: rename one of them.")
     if len(rows) == 1:
         raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
-    columns = zip(*rows[1:], strict=True)
-    return Table({n: from_text(c, delimiter == ";") for n, c in zip(names, columns, strict=True)}, source)
+    texts = dict(zip(names, zip(*rows[1:], strict=True), strict=True))
+    columns = {name: from_text(column, delimiter == ";") for name, column in texts.items()}
+    return Table(columns, source, utc=_in_utc(columns, texts))
 
 
 def _read_json_lines(text: str, source: str) -> Table:
@@ -200,7 +204,9 @@ def _read_json_lines(text: str, source: str) -> Table:
             )
         records.append(record)
     names = dict.fromkeys(name for record in records for name in record)
-    return Table({name: from_values([r.get(name) for r in records]) for name in names}, source)
+    values = {name: [record.get(name) for record in records] for name in names}
+    columns = {name: from_values(column) for name, column in values.items()}
+    return Table(columns, source, utc=_in_utc(columns, values))
 
 
 def _read_parquet(path: Path) -> Table:
@@ -242,7 +248,16 @@ def _read_frame(native: Any, source: str) -> Table:
     index = nw.maybe_get_index(frame)
     if index is not None and str(index.dtype).startswith("datetime64"):
         frame = nw.from_native(frame.to_native().reset_index(names=index.name or "time"), eager_only=True)
-    return Table({str(name): _from_narwhals(frame.get_column(name)) for name in frame.columns}, source)
+    columns = {str(name): _from_narwhals(frame.get_column(name)) for name in frame.columns}
+    zoned = [n for n, dtype in frame.schema.items() if isinstance(dtype, nw.Datetime) and dtype.time_zone]
+    texts = {n: frame.get_column(n).to_list() for n, t in frame.schema.items() if t in (nw.String, nw.Object)}
+    return Table(columns, source, utc=(*map(str, zoned), *_in_utc(columns, texts)))
+
+
+def _in_utc(columns: Mapping[str, np.ndarray], given: Mapping[str, Iterable[object]]) -> tuple[str, ...]:
+    """Which columns of times were given with offsets."""
+    times = [name for name, column in columns.items() if column.dtype.kind == "M" and name in given]
+    return tuple(name for name in times if any(has_offset(str(value)) for value in given[name]))
 
 
 def _from_narwhals(column: Any) -> np.ndarray:
