@@ -154,6 +154,21 @@ BAD = {
     ),
     "two clocks": ({"then": hours(0, 1, 2, 3, 4)}, {}, "several time columns.*'when', 'then'.*name one"),
     "odd time": ({"when": ["2020-01-01", "", "soon", "", ""]}, {"time": "when"}, "'when' holds 'soon'"),
+    "ambiguous dates": (
+        {"when": [f"0{day}/02/2020" for day in range(1, 6)]},
+        {"time": "when"},
+        "'when' holds dates such as '01/02/2020', of which it cannot be told .* write them like 2013-01-31",
+    ),
+    "ambiguous dates, not named": (
+        {"when": [f"0{day}/02/2020 12:00" for day in range(1, 6)]},
+        {},
+        "'when' holds dates such as '01/02/2020 12:00'",
+    ),
+    "odd time among dates": (
+        {"when": ["01/02/2020", "13/02/2020", "soon", "", ""]},
+        {"time": "when"},
+        "'when' holds 'soon' in row 3",
+    ),
     "no time": ({"when": ["2020-01-01", "", "2020-01-03", "", ""]}, {}, "'when' is empty in row 2"),
     "no number": ({"when": [0, np.nan, 2, 3, 4]}, {"time": "when"}, "'when' has no number in row 2"),
     "two units": (

@@ -62,6 +62,14 @@ SOURCES = {
     "csv.gz": lambda folder: write(folder / "t.csv.gz", CSV),
     "csv.zip": as_zip,
     "semicolons": lambda folder: write(folder / "t.csv", CSV.replace(",", ";").replace("1.5", "1,5")),
+    "tabs": lambda folder: write(folder / "t.tsv", CSV.replace(",", "\t")),
+    "tabs, packed": lambda folder: write(folder / "t.tsv.gz", CSV.replace(",", "\t")),
+    "tabs, decimal comma": lambda folder: write(
+        folder / "t.csv", CSV.replace(",", "\t").replace("1.5", "1,5")
+    ),
+    "bars": lambda folder: write(folder / "t.txt", CSV.replace(",", "|")),
+    "UTF-16": lambda folder: write(folder / "t.csv", CSV.encode("utf-16")),
+    "UTF-16, other end first": lambda folder: write(folder / "t.csv", ("\ufeff" + CSV).encode("utf-16-be")),
     "windows": lambda folder: write(folder / "T.CSV", "\ufeff" + CSV.replace("\n", "\r\n")),
     "jsonl": lambda folder: write(folder / "t.jsonl", json_lines()),
     "ndjson.gz": lambda folder: write(folder / "t.ndjson.gz", json_lines()),
@@ -143,6 +151,11 @@ def test_names_that_look_like_numbers_stay_text():
         "2020-01-31 00:35:00-0530",
         "31.01.2020 06:05:00",
         "31.01.2020 06:05",
+        "31/01/2020 06:05",
+        "31/1/2020 6:05:00",
+        "01/31/2020 06:05",
+        "1/31/2020, 6:05 AM",
+        "2020/01/31 06:05",
     ],
 )
 def test_forms_of_time(text):
@@ -150,9 +163,20 @@ def test_forms_of_time(text):
     assert np.isnat(times_from_text([text, ""])[1])
 
 
-@pytest.mark.parametrize("text", ["now", "2020-02-30", "9999-12-31", "31/01/2020", "2020", "12:30", ""])
+@pytest.mark.parametrize(
+    "text", ["now", "2020-02-30", "9999-12-31", "13/13/2020", "01/02/2020", "2020", "12:30", ""]
+)
 def test_what_is_not_a_time(text):
     assert times_from_text([text]) is None
+
+
+def test_one_day_beyond_12_tells_days_from_months():
+    days = times_from_text(["01/02/2020", "", "13/02/2020"])
+    assert days.astype("datetime64[D]").astype(str).tolist() == ["2020-02-01", "NaT", "2020-02-13"]
+    days = times_from_text(["01/02/2020 12:30 AM", "01/13/2020 12:30 pm"])
+    assert days.astype("datetime64[m]").astype(str).tolist() == ["2020-01-02T00:30", "2020-01-13T12:30"]
+    assert times_from_text(["01/02/2020", "02/12/2020"]) is None
+    assert times_from_text(["13/02/2020", "02/13/2020"]) is None
 
 
 def test_latin_1_header(tmp_path):

@@ -10,6 +10,7 @@ from numbers import Real
 
 import numpy as np
 
+from latenttrack.data.slashed import is_slashed, unslashed
 from latenttrack.errors import LatentTrackError
 
 MISSING = frozenset({"", "NA", "NaN", "nan", "null", "NaT", "<NA>"})
@@ -19,7 +20,7 @@ WORDS = dict.fromkeys(MISSING, math.nan) | {"True": 1.0, "False": 0.0, "true": 1
 FIRST_YEAR, LAST_YEAR = 1678, 2261
 
 _ISO = re.compile(
-    r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"(?P<year>\d{4})(?P<mark>[-/])(?P<month>\d\d)(?P=mark)(?P<day>\d\d)"
     r"(?:[T ](?P<clock>\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)\s?(?P<offset>Z|[+-]\d\d:?\d\d)?)?"
 )
 _GERMAN = re.compile(
@@ -65,7 +66,8 @@ def from_text(texts: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
 def times_from_text(texts: Sequence[str]) -> np.ndarray | None:
     """Parse ISO 8601 (`2013-01-31 06:00:00`, `2013-01-31T06:00Z`) and German (`31.01.2013 06:00:00`) times.
 
-    Times with an offset are converted to UTC; times without one are taken as they stand.
+    Dates with slashes (`31/01/2013`, `01/31/2013 6:00 PM`) too, if some day is beyond 12. Times with
+    an offset are converted to UTC; times without one are taken as they stand.
 
     Args:
         texts: N strings.
@@ -73,6 +75,11 @@ def times_from_text(texts: Sequence[str]) -> np.ndarray | None:
     Returns:
         [N] datetime64[ns], NaT where missing; None when some text is not a time or all are missing.
     """
+    if "/" in next((text for text in texts if text not in MISSING), "")[:3]:
+        unambiguous = unslashed(texts)
+        if unambiguous is None:
+            return None
+        texts = unambiguous
     plain, minutes, seen = [], [], False
     for text in texts:
         if text in MISSING:
@@ -127,7 +134,16 @@ def not_a_number(texts: np.ndarray) -> str:
 
 def not_a_time(texts: np.ndarray) -> str:
     """Return the first text of a column that is neither a time nor missing."""
-    return next(str(t) for t in texts if str(t) not in MISSING and times_from_text([str(t)]) is None)
+    known = [str(t) for t in texts if str(t) not in MISSING]
+    return next((t for t in known if not is_slashed(t) and times_from_text([t]) is None), known[0])
+
+
+def ambiguous_date(texts: np.ndarray) -> str | None:
+    """Return the first date of a column in which days and months cannot be told apart; None of any other."""
+    known = [str(t) for t in texts if str(t) not in MISSING]
+    if known and all(map(is_slashed, known)) and times_from_text(known) is None:
+        return known[0]
+    return None
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from latenttrack.data.columns import not_a_number, not_a_time
+from latenttrack.data.columns import ambiguous_date, not_a_number, not_a_time
 from latenttrack.data.epochs import look_like_dates, times_from_numbers
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.matching import unknown_name
@@ -133,13 +133,28 @@ def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequen
         raise LatentTrackError(
             f"{table.source} has several time columns ({', '.join(map(repr, clocks))}): name one as time."
         )
+    if not clocks:
+        for name, column in table.columns.items():
+            if name not in exclude:
+                _refuse_ambiguous(name, column)
     return clocks[0] if clocks else None
+
+
+def _refuse_ambiguous(name: str, column: np.ndarray) -> None:
+    """Refuse dates whose days and months cannot be told apart: a guess would be wrong without a word."""
+    date = ambiguous_date(column) if column.dtype.kind == "O" else None
+    if date is not None:
+        raise LatentTrackError(
+            f"column {name!r} holds dates such as {date!r}, of which it cannot be told whether the day or "
+            "the month comes first: write them like 2013-01-31."
+        )
 
 
 def parse_time(table: Table, name: str) -> np.ndarray:
     """[N] datetime64[ns]: a column of times, or of numbers that count since 1970 (data/epochs.py)."""
     column = table.columns[name]
     if column.dtype.kind == "O":
+        _refuse_ambiguous(name, column)
         odd = not_a_time(column)
         row = table.number(np.flatnonzero(column == odd)[0])
         raise LatentTrackError(

@@ -1,5 +1,6 @@
 """Files and dataframes in, one plain table of typed columns out."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -23,7 +24,9 @@ _MOST_COLUMNS = 100_000
 # Text shrinks to a twentieth, a table of few different values to a hundredth; what is made to fill the memory
 # to a thousandth. Below so many bytes it does no harm.
 _MOST_RATIO, _SUSPICIOUS = 300, 2**25
-FORMATS = ".csv, .csv.gz, .csv.zip, .parquet, .jsonl, .jsonl.gz, .ndjson or .ndjson.gz"
+FORMATS = ".csv, .tsv or .txt, .jsonl or .ndjson (all of them also with .gz), .csv.zip or .parquet"
+_DELIMITED = tuple(f"{name}{packed}" for name in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zip"))
+_DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +71,9 @@ def read_table(source: object) -> Table:
     """Read a table from a file, a dataframe or a dict.
 
     Args:
-        source: a path (.csv, .csv.gz, .csv.zip with one member, .parquet, .jsonl, .ndjson, also with .gz),
-            a dataframe (pandas, polars, pyarrow, anything narwhals understands), or a dict of columns.
+        source: a path (.csv, .tsv or .txt, separated by commas, semicolons, tabs or bars, .jsonl or .ndjson,
+            also with .gz; .csv.zip with one member; .parquet), a dataframe (pandas, polars, pyarrow, anything
+            narwhals understands), or a dict of columns.
             A pandas DatetimeIndex becomes a column.
 
     Returns:
@@ -94,7 +98,7 @@ def _read_path(path: Path) -> Table:
         raise LatentTrackError(f"there is no file {path}: check the path.")
     if name.endswith(".parquet"):
         return _read_parquet(path)
-    if name.endswith((".csv", ".csv.gz", ".csv.zip")):
+    if name.endswith(_DELIMITED):
         return _read_csv(_decode(_read_bytes(path)), str(path))
     if name.endswith((".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")):
         return _read_json_lines(_decode(_read_bytes(path)), str(path))
@@ -146,6 +150,8 @@ def _unzip(disk: IO[bytes], path: Path) -> bytes:
 
 
 def _decode(raw: bytes) -> str:
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return raw.decode("utf-16", errors="replace")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:  # latin-1 accepts every byte: units such as "µmol/m²" in older files
@@ -154,7 +160,7 @@ def _decode(raw: bytes) -> str:
 
 def _read_csv(text: str, source: str) -> Table:
     head = text.lstrip().split("\n", 1)[0]
-    delimiter = ";" if head.count(";") > head.count(",") else ","
+    delimiter = max(_DELIMITERS, key=head.count)  # the first of those that are as frequent
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[list[str]] = []
     try:
@@ -180,7 +186,7 @@ def _read_csv(text: str, source: str) -> Table:
     if len(rows) == 1:
         raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
     texts = dict(zip(names, zip(*rows[1:], strict=True), strict=True))
-    columns = {name: from_text(column, delimiter == ";") for name, column in texts.items()}
+    columns = {name: from_text(column, delimiter != ",") for name, column in texts.items()}
     return Table(columns, source, utc=_in_utc(columns, texts))
 
 
