@@ -236,6 +236,13 @@ def test_times_with_an_offset_are_said_to_be_in_utc(ending, tmp_path):
     assert len(facts(described().description)["time"]) == 1
 
 
+def test_points_that_may_mark_thousands_are_suspicious(tmp_path):
+    path = tmp_path / "plant.csv"
+    path.write_text("\n".join(["ts;power", *(f"{t};1.{100 + i}" for i, t in enumerate(HOURS))]))
+    (told,) = facts(described(path).description)["suspicious"]
+    assert told.startswith("the point in numbers of power such as 1.100 is taken as the decimal mark: if")
+
+
 def test_infinite_values_are_counted_as_missing():
     power = np.where(np.arange(N) % 20 == 0, np.inf, POWER)
     wind = np.where(np.arange(N) == 7, -np.inf, WIND)

@@ -137,6 +137,30 @@ def test_missing_words():
     np.testing.assert_array_equal(from_text(["", "NA", "NaN", "nan", "null", " 1 "]), [np.nan] * 5 + [1])
 
 
+THOUSANDS = {
+    "told by the column": ("y\n1.100,5\n900\n", [1100.5, 900.0]),
+    "told by another column": ("y;a\n1.100;1,5\n900;2,5\n", [1100.0, 900.0]),
+    "told by a million": ("y;a\n1.100;1.100.000\n900;1.200.000\n", [1100.0, 900.0]),
+    "not all points have three digits after them": ("y;a\n1.100;1,5\n9.25;2,5\n", [1.1, 9.25]),
+    "a zero in front": ("y;a\n0.100;1,5\n0.250;2,5\n", [0.1, 0.25]),
+    "not told": ("y;a\n1.100;1\n900;2\n", [1.1, 900.0]),
+}
+
+
+@pytest.mark.parametrize("case", THOUSANDS)
+def test_points_that_mark_thousands(case, tmp_path):
+    text, expected = THOUSANDS[case]
+    table = read_table(write(tmp_path / "t.csv", text.replace("\n", ";\n") if ";" not in text else text))
+    assert table.columns["y"].tolist() == expected
+    assert table.doubtful == ({"y": "1.100"} if case == "not told" else {})
+
+
+def test_a_point_is_no_mark_of_thousands_in_a_file_with_commas(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "y,a\n1.100,1\n1.200,2\n"))
+    assert table.columns["y"].tolist() == [1.1, 1.2]
+    assert table.doubtful == {}
+
+
 def test_names_that_look_like_numbers_stay_text():
     assert from_text(["1_2", "12"]).tolist() == ["1_2", "12"]
 

@@ -5,11 +5,12 @@ Every reader ends here, so that the same table gives the same columns whatever f
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 
 import numpy as np
 
+from latenttrack.data.marks import first_doubtful, may_mark_thousands, tells_marks, with_points
 from latenttrack.data.slashed import is_slashed, unslashed
 from latenttrack.errors import LatentTrackError
 
@@ -48,7 +49,7 @@ def from_text(texts: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
 
     Args:
         texts: N strings; empty, NA, NaN, nan and null mean missing, true and false are 1 and 0.
-        decimal_comma: also accept "1,5" for 1.5.
+        decimal_comma: also accept "1,5" for 1.5 and "1.100,5" for 1100.5.
 
     Returns:
         [N] float64 (missing: NaN), datetime64[ns] (missing: NaT) or object of str (missing: "").
@@ -57,10 +58,29 @@ def from_text(texts: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
         if parsed is not None:
             return parsed
     if decimal_comma:
-        numbers = _numbers([t.replace(",", ".") for t in texts])
+        numbers = _numbers(with_points(texts))
         if numbers is not None:
             return numbers
     return np.array(["" if t in MISSING else t for t in texts], dtype=object)
+
+
+def from_texts(texts: Mapping[str, Sequence[str]]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The columns of a file in which commas may be decimal marks.
+
+    Args:
+        texts: columns of N strings each.
+
+    Returns:
+        Typed columns as of `from_text`. Where one of them tells that points mark thousands, they do in all.
+        Else, by column: a number such as 1.100 of those that may be in thousands; it was read as 1.1.
+    """
+    columns = {name: from_text(column, decimal_comma=True) for name, column in texts.items()}
+    numeric = {name: texts[name] for name, column in columns.items() if column.dtype.kind == "f"}
+    if not any(map(tells_marks, numeric.values())):
+        doubtful = {name: first_doubtful(column, MISSING) for name, column in numeric.items()}
+        return columns, {name: text for name, text in doubtful.items() if text is not None}
+    grouped = {name: column for name, column in numeric.items() if may_mark_thousands(column)}
+    return columns | {name: from_text(with_points(column)) for name, column in grouped.items()}, {}
 
 
 def times_from_text(texts: Sequence[str]) -> np.ndarray | None:

@@ -91,6 +91,7 @@ class Description:
         infinite: how many of these are infinite in the file, by column; only where there are some.
         masked: how many values each declared sentinel made missing.
         suspects: sentinels that might be declared, and where they stand.
+        doubtful: numbers whose point may mark thousands, by column, as the file has them.
         given_away: whether, at horizon 0, the inputs of a row add up to its label.
     """
 
@@ -109,6 +110,7 @@ class Description:
     infinite: dict[str, int] = field(default_factory=dict)
     masked: dict[Sentinel, int] = field(default_factory=dict)
     suspects: dict[Sentinel, tuple[Suspect, ...]] = field(default_factory=dict)
+    doubtful: dict[str, str] = field(default_factory=dict)
     given_away: bool = False
     moved: bool = False
     repeated: int = 0
@@ -132,6 +134,9 @@ class Description:
             told.append(("infinite", f"{_counts(self.infinite)}, counted as missing"))
         told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
         told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
+        for name, text in self.doubtful.items():
+            point = "the decimal mark: if it marks thousands, write numbers without it"
+            told.append(("suspicious", f"the point in numbers of {name} such as {text} is taken as {point}"))
         if self.given_away:
             known = "name with --features what is known before it"
             told.append(("suspicious", f"the inputs of a row add up to its {self.selection.target}: {known}"))
@@ -252,6 +257,7 @@ def understand(selection: Selection) -> Understood:
             infinite={name: count for name, count in infinite.items() if name in used_columns},
             masked=_masked(table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
+            doubtful={name: text for name, text in raw.doubtful.items() if name in used_columns},
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
             moved=ordered.moved,
             repeated=ordered.repeated,

@@ -9,13 +9,13 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from latenttrack.data.columns import from_text, from_values, has_offset, to_nanoseconds
+from latenttrack.data.columns import from_text, from_texts, from_values, has_offset, to_nanoseconds
 from latenttrack.errors import LatentTrackError
 
 MOST_BYTES = 2**32  # of a table, unpacked
@@ -39,12 +39,14 @@ class Table:
         source: where the table came from, for messages.
         places: [N] where each row stands in the source, from 0; None: as they stand here.
         utc: the columns of times that had an offset, and are in UTC now.
+        doubtful: in columns where a point may mark thousands, such a number as the file has it.
     """
 
     columns: dict[str, np.ndarray]
     source: str = "table"
     places: np.ndarray | None = None
     utc: tuple[str, ...] = ()
+    doubtful: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -186,8 +188,11 @@ def _read_csv(text: str, source: str) -> Table:
     if len(rows) == 1:
         raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
     texts = dict(zip(names, zip(*rows[1:], strict=True), strict=True))
-    columns = {name: from_text(column, delimiter != ",") for name, column in texts.items()}
-    return Table(columns, source, utc=_in_utc(columns, texts))
+    if delimiter == ",":
+        columns, doubtful = {name: from_text(column) for name, column in texts.items()}, dict[str, str]()
+    else:
+        columns, doubtful = from_texts(texts)
+    return Table(columns, source, utc=_in_utc(columns, texts), doubtful=doubtful)
 
 
 def _read_json_lines(text: str, source: str) -> Table:
