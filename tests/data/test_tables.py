@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from latenttrack.data import Table, read_table
+from latenttrack.data import Table, read_table, to_series
+from latenttrack.data.clocks import in_order
 from latenttrack.data.columns import from_text, times_from_text
+from latenttrack.data.feed import Feed
 from latenttrack.errors import LatentTrackError
 
 CSV = (
@@ -134,7 +136,30 @@ def test_zones_are_converted_to_utc():
 
 
 def test_missing_words():
-    np.testing.assert_array_equal(from_text(["", "NA", "NaN", "nan", "null", " 1 "]), [np.nan] * 5 + [1])
+    words = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "#N/A", "-", "?", "NULL"]
+    np.testing.assert_array_equal(from_text([*words, " 1 "]), [np.nan] * len(words) + [1])
+    feed = Feed(("a",), "y")
+    assert [feed.row({"a": word})[2] for word in words] == [["missing:a"]] * len(words)
+
+
+def test_rows_without_anything_in_them_are_left_out(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "a,b\n1,2\n,\n\n3,\n , \n5,6\n,\n"))
+    np.testing.assert_array_equal(table.columns["a"], [1, 3, 5])
+    assert [table.number(row) for row in range(3)] == [1, 3, 5]  # a blank line was never a row
+    np.testing.assert_array_equal(table.columns["b"], [2, np.nan, 6])
+    assert len(read_table(write(tmp_path / "t.csv", 'a\n1\n""\n3\n'))) == 3  # a step that was missed
+    with pytest.raises(LatentTrackError, match="header but no rows"):
+        read_table(write(tmp_path / "t.csv", "a,b\n,\n,\n"))
+
+
+def test_a_row_after_one_without_anything_is_named_by_its_place(tmp_path):
+    path = write(tmp_path / "t.csv", "ts,y\n2020-01-02,1\n,\n2020-01-01,2\n,3\n")
+    for source in (path, in_order(read_table(path), "ts", None).table):
+        with pytest.raises(LatentTrackError, match="'ts' is empty in row 4"):
+            to_series(source, target="y")
+    path = write(tmp_path / "t.csv", "ts,y\n2020-01-02,1\n,\n2020-01-01,2\n")
+    ordered = in_order(read_table(path), "ts", None).table
+    assert [ordered.number(row) for row in range(2)] == [3, 1]
 
 
 THOUSANDS = {

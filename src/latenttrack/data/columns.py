@@ -14,7 +14,9 @@ from latenttrack.data.marks import first_doubtful, may_mark_thousands, tells_mar
 from latenttrack.data.slashed import is_slashed, unslashed
 from latenttrack.errors import LatentTrackError
 
-MISSING = frozenset({"", "NA", "NaN", "nan", "null", "NaT", "<NA>"})
+MISSING = frozenset(
+    {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "NaT", "-", "?"}
+)
 # Words that stand for numbers; truth values as pandas, R and JSON write them.
 WORDS = dict.fromkeys(MISSING, math.nan) | {"True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0}
 # Times are held in nanoseconds, which reach from 1678 to 2262.
@@ -48,7 +50,7 @@ def from_text(texts: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
     """Turn a column of text into numbers if all of it is numeric, else times, else text.
 
     Args:
-        texts: N strings; empty, NA, NaN, nan and null mean missing, true and false are 1 and 0.
+        texts: N strings; empty, NA and the like (`MISSING`) mean missing, true and false are 1 and 0.
         decimal_comma: also accept "1,5" for 1.5 and "1.100,5" for 1100.5.
 
     Returns:

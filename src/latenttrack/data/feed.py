@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from latenttrack.data.categories import Categories, indicator, spread_event
-from latenttrack.data.columns import times_from_text
+from latenttrack.data.columns import MISSING, times_from_text
 from latenttrack.data.cycles import grid_step
 from latenttrack.data.epochs import to_microseconds
 from latenttrack.data.matching import short, shown
@@ -239,7 +239,7 @@ class Feed:
 
 
 def as_float(value: object) -> float | None:
-    """A value of JSON as a number, NaN for null and for what is not finite; None if it is no number."""
+    """A value of JSON as a number, NaN if it means "missing" or is not finite; None if it is no number."""
     if type(value) is float:  # nearly always, and soon answered
         return value if math.isfinite(value) else math.nan
     if value is None:
@@ -251,7 +251,7 @@ def as_float(value: object) -> float | None:
     except OverflowError:  # an integer of hundreds of digits
         return math.nan
     except ValueError:
-        return math.nan if value == "" else None
+        return math.nan if value in MISSING else None
     if isinstance(value, str) and "_" in value:  # Python reads "12_3" as 123
         return None
     return number if math.isfinite(number) else math.nan

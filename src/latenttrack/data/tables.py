@@ -165,20 +165,18 @@ def _read_csv(text: str, source: str) -> Table:
     delimiter = max(_DELIMITERS, key=head.count)  # the first of those that are as frequent
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[list[str]] = []
+    places: list[int] = []
+    place = -1  # of a row in the file; the header's comes before the first
     try:
         for row in reader:
             if not row:
                 continue
-            if len(row) > _MOST_COLUMNS:
-                raise LatentTrackError(
-                    f"{source}, line {reader.line_num}, has {len(row)} fields: give at most {_MOST_COLUMNS}."
-                )
-            if rows and len(row) != len(rows[0]):
-                raise LatentTrackError(
-                    f"{source}, line {reader.line_num}, has {len(row)} fields and the header has "
-                    f"{len(rows[0])}: mend the line."
-                )
+            place += bool(rows)
+            if rows and len(rows[0]) > 1 and not any(map(str.strip, row)):
+                continue  # spreadsheets leave such rows behind
+            _check_fields(row, rows[:1], f"{source}, line {reader.line_num},")
             rows.append(row)
+            places.append(place)
     except csv.Error as error:
         raise LatentTrackError(f"{source}, line {reader.line_num}, is not CSV ({error}): mend it.") from None
     names = [name.strip() or f"column_{i + 1}" for i, name in enumerate(rows[0])]
@@ -192,7 +190,20 @@ def _read_csv(text: str, source: str) -> Table:
         columns, doubtful = {name: from_text(column) for name, column in texts.items()}, dict[str, str]()
     else:
         columns, doubtful = from_texts(texts)
-    return Table(columns, source, utc=_in_utc(columns, texts), doubtful=doubtful)
+    skipped = len(places) <= place + 1
+    return Table(
+        columns, source, np.array(places[1:]) if skipped else None, _in_utc(columns, texts), doubtful
+    )
+
+
+def _check_fields(row: list[str], header: list[list[str]], where: str) -> None:
+    """Refuse a row that is too long for any table, or not as long as the header, if that was read."""
+    if len(row) > _MOST_COLUMNS:
+        raise LatentTrackError(f"{where} has {len(row)} fields: give at most {_MOST_COLUMNS}.")
+    if header and len(row) != len(header[0]):
+        raise LatentTrackError(
+            f"{where} has {len(row)} fields and the header has {len(header[0])}: mend the line."
+        )
 
 
 def _read_json_lines(text: str, source: str) -> Table:
