@@ -185,6 +185,14 @@ def test_sentinels_are_suspected(column, found):
     assert {s.value for s in find_suspects(table(wind=column), ["wind"])} == found
 
 
+def test_a_single_value_is_suspected_if_it_is_very_far_out():
+    assert find_suspects(table(wind=with_values(WIND, a=(1, 1e30))), ["wind"]) == (("wind", 1e30, 1),)
+    assert find_suspects(table(wind=with_values(WIND, a=(1, 500.0))), ["wind"]) == ()
+    said = 'if it means missing, add --sentinel "1e+30"'
+    _, description = described(table(wind=with_values(WIND, a=(1, 1e30))))
+    assert facts(description)["suspicious"] == [f"1e+30 in wind once: {said}"]
+
+
 def test_a_suspect_comes_with_the_option_to_type():
     wind = with_values(WIND, a=(4, -9999.0))
     _, description = described(table(wind=wind))

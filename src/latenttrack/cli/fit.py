@@ -14,7 +14,7 @@ from latenttrack.cli.telling import aligned, tell_file
 from latenttrack.data.describing import Description, Selection
 from latenttrack.data.suspects import parse_sentinel
 from latenttrack.errors import LatentTrackError
-from latenttrack.report.numbers import duration, moment, number
+from latenttrack.report.numbers import duration, measure, moment, number
 from latenttrack.store import read_any
 from latenttrack.store.atomic import require_writable
 
@@ -238,6 +238,6 @@ def _scores(judgement: "Judgement") -> Table:
         if name != model:
             difference, error, *_ = judgement.paired[name]
             behind = f"{difference:+.3f} ± {number(error, 3)}"
-        cells = (number(nll, 3), number(crps, 3), number(mse**0.5, 3), f"{100 * coverage:.1f} %", behind)
+        cells = (number(nll, 3), measure(crps), measure(mse**0.5), f"{100 * coverage:.1f} %", behind)
         shown.add_row(name, *cells, style="bold" if name == model else None)
     return shown

@@ -1,6 +1,7 @@
 """Numbers that may stand for "missing": those a user declares, and those that look like it.
 
-A sentinel such as -9999 repeats exactly and lies far outside everything else in its column. Nothing is ever
+A sentinel such as -9999 repeats exactly and lies far outside everything else in its column; a number that
+stands there once must lie much farther out, as a slip such as 1e30 does. Nothing is ever
 masked on suspicion: whether a number is a measurement only the user can know.
 """
 
@@ -17,6 +18,7 @@ from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
 
 _FAR = 3.0  # ranges of the rest of the column between it and a suspect
+_FAR_ALONE = 1000.0  # the same for a number that stands there once
 _FAR_CODE = 0.1  # the same for numbers that are usual codes
 _FEWEST = 3  # distinct values that the rest must have: a column of yes and no has no outside
 _MOST_AT_ONCE = 2  # suspects on one side that may hide each other: -9999 is not far out beside -8888
@@ -128,7 +130,7 @@ def _outside(values: np.ndarray, counts: np.ndarray) -> list[int]:
 
 
 def _is_odd(value: float, count: int, far: float) -> bool:
-    return bool(far > _FAR and count > 1) or bool(far > _FAR_CODE and _is_code(value))
+    return bool(far > (_FAR if count > 1 else _FAR_ALONE)) or bool(far > _FAR_CODE and _is_code(value))
 
 
 def _is_code(value: float) -> bool:
