@@ -211,10 +211,12 @@ def _tell(console: Console, report: "FitReport", seconds: float) -> None:
     pooled = report.model.settings.get("pool")
     console.print()
     console.print(f"{name}{f', {pooled} networks mixed' if pooled else ''}", style="bold")
-    first, last = moment(parts.future.time.min()), moment(parts.future.time.max())
-    told = [("learned from", f"the first {len(parts.past):,} rows, in {duration(seconds)}")]
+    times = report.description.times  # of the file: rows that were put in, in gaps, do not count
+    newest = times[times >= parts.future.time.min()]
+    told = [("learned from", f"the first {len(times) - len(newest):,} rows, in {duration(seconds)}")]
     told += [("chosen", words) for words in report.model.record.get("choices", parts.suited.words)]
-    told += [("held out", f"the newest {len(parts.future):,}, {first} to {last}, predicted one by one")]
+    span = f"{moment(newest.min())} to {moment(newest.max())}"
+    told += [("held out", f"the newest {len(newest):,}, {span}, predicted one by one")]
     console.print(aligned(told))
     console.print()
     console.print(_scores(report.judgement))

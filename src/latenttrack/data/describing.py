@@ -78,6 +78,7 @@ class Description:
         clock: the columns that make the time; none without one.
         utc: whether times had an offset, and are in UTC now.
         no_clock: why columns that are called as if they did make none.
+        times: of the rows that are used, without those that are put in.
         span: first and last time; None without a clock.
         interval: the most common difference between neighbouring times; None without a clock.
         usual: share of the differences that are the interval.
@@ -99,6 +100,7 @@ class Description:
     rows: int
     keys: tuple[str, ...]
     clock: tuple[str, ...]
+    times: np.ndarray
     span: tuple[np.datetime64, np.datetime64] | None
     interval: np.timedelta64 | None
     usual: float
@@ -246,6 +248,7 @@ def understand(selection: Selection) -> Understood:
             rows=len(raw),
             keys=series.keys,
             clock=clock.parts if clock else (),
+            times=rows.time,
             span=(rows.time.min(), rows.time.max()) if clock else None,
             interval=None if interval is None else interval.usual,
             usual=0.0 if interval is None else interval.share,
