@@ -84,6 +84,7 @@ def test_what_is_said(finished):
         "inputs wind, pressure, power",
         "dropped number: repeats the time site: text, such as 'north'",
         "suspicious -9999 in pressure 5 times: if it means missing, add --sentinel -9999",
+        "learned from the first 337 rows",  # the three that are put in are not in the file
         "held out the newest 60, 2024-01-15 04:00 to 2024-01-17 15:00",
         "and need not be fitted again.",
     ):
@@ -170,6 +171,7 @@ STILL = np.ones(ROWS)
         ({}, ("--target", "power", "--sentinel", "x"), "no number"),
         ({}, ("--target", "site"), "not numeric: it holds 'north'"),
         ({}, ("--target", "power", "--horizon", "400"), "shorter --horizon"),
+        ({}, ("--target", "power", "--horizon", "399"), "the stream has 400, which leaves 1 label"),
         ({}, ("--target", "power", "--horizon", "390"), "so give more rows"),
         ({}, ("--target", "power", "--horizon", "55"), "larger --holdout"),
         ({}, ("--target", "power", "-o", "nowhere/plant.lt"), "not an existing directory"),

@@ -29,13 +29,6 @@ def backward(source):
     return read_table({name: column[::-1] for name, column in source.columns.items()})
 
 
-@pytest.mark.parametrize("options", [{}, {"features": ("wind",)}], ids=["chosen", "named"])
-def test_a_row_is_named_by_its_place_in_the_file(options):
-    wind = np.where(np.arange(N) == 5, np.inf, WIND)
-    with pytest.raises(LatentTrackError, match=f"'wind' is infinite in row {N - 5}:"):
-        described(backward(table(wind=wind)), **options)
-
-
 def test_a_row_without_a_key_is_named_by_its_place_in_the_file():
     """One of the rows before it is left out."""
     site = np.where(np.arange(N) == 5, "", "north").astype(object)

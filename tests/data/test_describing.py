@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from latenttrack.data.describing import Gaps, Selection, understand
@@ -192,6 +193,14 @@ def test_sentinels_are_suspected(column, found):
     assert {s.value for s in find_suspects(table(wind=column), ["wind"])} == found
 
 
+def test_a_single_value_is_suspected_if_it_is_very_far_out():
+    assert find_suspects(table(wind=with_values(WIND, a=(1, 1e30))), ["wind"]) == (("wind", 1e30, 1),)
+    assert find_suspects(table(wind=with_values(WIND, a=(1, 500.0))), ["wind"]) == ()
+    said = 'if it means missing, add --sentinel "1e+30"'
+    _, description = described(table(wind=with_values(WIND, a=(1, 1e30))))
+    assert facts(description)["suspicious"] == [f"1e+30 in wind once: {said}"]
+
+
 def test_a_suspect_comes_with_the_option_to_type():
     wind = with_values(WIND, a=(4, -9999.0))
     _, description = described(table(wind=wind))
@@ -224,8 +233,39 @@ def test_sentinels_as_they_are_typed():
     assert str(parse_sentinel("wv (m/s)=-9999.5")) == "wv (m/s)=-9999.5"
     with pytest.raises(LatentTrackError, match="no number"):
         parse_sentinel("none")
+    for text in ("inf", "-inf", "nan", "wind=inf"):
+        with pytest.raises(LatentTrackError, match="not finite: leave it out"):
+            parse_sentinel(text)
     with pytest.raises(LatentTrackError, match="did you mean 'wind'"):
         described(sentinels=(Sentinel(0.0, "wint"),))
+
+
+@pytest.mark.parametrize("ending", ["Z", "+02:00", "-0530"])
+def test_times_with_an_offset_are_said_to_be_in_utc(ending, tmp_path):
+    texts = [f"{time}{ending}" for time in HOURS.astype("datetime64[s]")]
+    path = tmp_path / "plant.csv"
+    path.write_text("\n".join(["ts,power", *(f"{t},{p}" for t, p in zip(texts, POWER, strict=True))]))
+    frame = pd.DataFrame({"ts": pd.to_datetime(texts), "power": POWER})
+    for source in (path, read_table({"ts": texts, "power": POWER}), read_table(frame)):
+        told = facts(described(source).description)["time"]
+        assert told == ["ts: every hour, no gaps", "in UTC, as the file gives offsets from it"]
+    assert len(facts(described().description)["time"]) == 1
+
+
+def test_points_that_may_mark_thousands_are_suspicious(tmp_path):
+    path = tmp_path / "plant.csv"
+    path.write_text("\n".join(["ts;power", *(f"{t};1.{100 + i}" for i, t in enumerate(HOURS))]))
+    (told,) = facts(described(path).description)["suspicious"]
+    assert told.startswith("the point in numbers of power such as 1.100 is taken as the decimal mark: if")
+
+
+def test_infinite_values_are_counted_as_missing():
+    power = np.where(np.arange(N) % 20 == 0, np.inf, POWER)
+    wind = np.where(np.arange(N) == 7, -np.inf, WIND)
+    series, description = described(table(power=power, wind=wind, spare=np.full(N, np.inf)))
+    assert facts(description)["missing"] == ["power 3 times, wind once"]
+    assert facts(description)["infinite"] == ["power 3 times, wind once, counted as missing"]
+    assert np.isnan(series.x[7]).sum() == 1
 
 
 def test_the_same_from_every_kind_of_file(tmp_path):

@@ -49,3 +49,29 @@ def test_infinite_values_of_both_signs_and_sums_beyond_all_numbers_are_told_apar
 def test_an_array_of_another_length_is_refused():
     with pytest.raises(LatentTrackError, match=r"x has shape \(2,\)"):
         Feed(("a", "b", "c"), "y").row(np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-01-26T12:00",
+        "2024-01-26 12:00:00Z",
+        "2024-01-26T13:00+0100",
+        "26.01.2024 12:00",
+        "26.01.2024 12:00:00",
+        "1706270400",
+        "1706270400000",
+    ],
+)
+def test_a_time_as_a_file_may_have_it_is_read_in_an_event(text):
+    assert Feed(("a",), "y").time(text) == np.datetime64("2024-01-26T12:00", "ns").astype(int)
+
+
+def test_a_count_since_1970_as_text_is_no_date_without_hyphens():
+    assert Feed(("a",), "y").time("1711121000000") == 1711121000 * 10**9
+
+
+@pytest.mark.parametrize("text", ["", "soon", "26.13.2024 12:00", "9" * 5000])
+def test_other_texts_are_no_time(text):
+    with pytest.raises(LatentTrackError, match="cannot be read"):
+        Feed(("a",), "y").time(text)

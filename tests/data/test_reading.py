@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from latenttrack.data import read_table, to_series
+from latenttrack.data.feed import Feed
 from latenttrack.errors import LatentTrackError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -58,8 +59,13 @@ def test_sentinels_become_missing_before_anything_else():
     np.testing.assert_array_equal(single.x, series.x)
     np.testing.assert_array_equal(series.x[:, 0], [10, 20, np.nan, 40, 50])
     np.testing.assert_array_equal(series.y, [20, np.nan, 40, 50, np.nan])
-    infinite = table(temp=[1, 2, np.inf, 4, 5])
-    assert np.isnan(to_series(infinite, target="load", sentinels=(np.inf,)).x[2, 0])
+
+
+def test_infinite_values_are_missing():
+    infinite = table(temp=[1, 2, np.inf, 4, 5], load=[1, 2, 3, -np.inf, 5])
+    series = to_series(infinite, target="load")
+    assert np.flatnonzero(np.isnan(series.x[:, 0])) == [2]
+    assert np.flatnonzero(np.isnan(series.y)) == [3]
 
 
 def test_grid_fills_gaps_so_that_steps_mean_time():
@@ -91,6 +97,23 @@ def test_numbers_named_as_time_are_seconds_since_1970():
     series = to_series(table(when=1577836800.25 + 60 * np.arange(5)), target="load", time="when")
     assert series.time[1] == np.datetime64("2020-01-01T00:01:00.250")
     assert series.period == 1440
+
+
+@pytest.mark.parametrize("per_second", [1, 10**3, 10**6, 10**9])
+def test_counts_since_1970_mean_the_same_in_a_file_and_in_an_event(per_second):
+    when = (1704067200 + 3600 * np.arange(5)) * per_second
+    series = to_series(table(when=when), target="load", time="when")
+    assert series.time[1] == np.datetime64("2024-01-01T01:00")
+    feed = Feed(("temp",), "load")
+    assert [feed.time(number) for number in when.tolist()] == series.time.astype(int).tolist()
+
+
+@pytest.mark.parametrize("number", [9.3e9, -5e10, 9.3e12, 9.3e15, 9.3e18, 1e300])
+def test_counts_that_fit_no_unit_are_refused_in_a_file_and_in_an_event(number):
+    with pytest.raises(LatentTrackError, match=r"'when' holds .* in row 1, and not all .* write times like"):
+        to_series(table(when=number + np.arange(5)), target="load", time="when")
+    with pytest.raises(LatentTrackError, match="cannot be read: write it like"):
+        Feed(("temp",), "load").time(number)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +154,32 @@ BAD = {
     ),
     "two clocks": ({"then": hours(0, 1, 2, 3, 4)}, {}, "several time columns.*'when', 'then'.*name one"),
     "odd time": ({"when": ["2020-01-01", "", "soon", "", ""]}, {"time": "when"}, "'when' holds 'soon'"),
+    "ambiguous dates": (
+        {"when": [f"0{day}/02/2020" for day in range(1, 6)]},
+        {"time": "when"},
+        "'when' holds dates such as '01/02/2020', of which it cannot be told .* write them like 2013-01-31",
+    ),
+    "ambiguous dates, not named": (
+        {"when": [f"0{day}/02/2020 12:00" for day in range(1, 6)]},
+        {},
+        "'when' holds dates such as '01/02/2020 12:00'",
+    ),
+    "odd time among dates": (
+        {"when": ["01/02/2020", "13/02/2020", "soon", "", ""]},
+        {"time": "when"},
+        "'when' holds 'soon' in row 3",
+    ),
     "no time": ({"when": ["2020-01-01", "", "2020-01-03", "", ""]}, {}, "'when' is empty in row 2"),
     "no number": ({"when": [0, np.nan, 2, 3, 4]}, {"time": "when"}, "'when' has no number in row 2"),
+    "two units": (
+        {"when": [1704067200, 1704070800, 1704074400000, 1704078000, 1704081600]},
+        {"time": "when"},
+        "'when' holds 1704074400000 in row 3, and not all of its numbers count seconds",
+    ),
+    "years": ({"when": np.arange(1400, 1405)}, {"time": "when"}, "such as 1400, which look like years"),
+    "dates": ({"when": [20240129, 20240130, 20240131, 20240201, 20240202]}, {"time": "when"}, "or dates"),
     "no key": ({"site": ["a", "a", "", "b", "b"]}, {"key": "site"}, "'site' is empty in row 3"),
-    "infinite": ({"temp": [1, 2, 3, -np.inf, 5]}, {}, "'temp' is infinite in row 4.*sentinel"),
-    "infinite label": ({"load": [1, np.inf, 3, 4, 5]}, {}, "'load' is infinite in row 2.*sentinel"),
+    "infinite sentinel": ({}, {"sentinels": np.inf}, "a sentinel is not finite: leave it out"),
     "horizon": ({}, {"horizon": -1}, "horizon is -1"),
     "half a horizon": ({}, {"horizon": 1.5}, "horizon is 1.5.*whole"),
     "delay": ({}, {"delay": 0}, "delay is 0"),

@@ -141,6 +141,16 @@ def test_require_learnable():
         require_learnable(make(y=np.full(6, np.nan), target="load"), minimum=2)
 
 
+@pytest.mark.parametrize("unit", [1e300, 1e40, 1e16, 1e-17, 1e-300])
+def test_labels_that_single_precision_cannot_square_are_refused(unit):
+    y = np.random.default_rng(0).normal(size=100)
+    for changes in ({"y": y * unit}, {"y": y, "y_scale": unit}):
+        with pytest.raises(LatentTrackError, match=r"'load' has a standard deviation of .* in other units"):
+            require_learnable(make(100, target="load", **changes))
+    require_learnable(make(100, y=y * 1e12))
+    require_learnable(make(100, y=y * 1e-12))
+
+
 def test_the_room_imports_no_heavy_library():
     heavy = "jax", "scipy", "narwhals", "pandas", "polars", "pyarrow"
     code = f"import sys, latenttrack.data; print([m for m in {heavy} if m in sys.modules])"

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from latenttrack.data import Table, read_table
+from latenttrack.data import Table, read_table, to_series
+from latenttrack.data.clocks import in_order
 from latenttrack.data.columns import from_text, times_from_text
+from latenttrack.data.feed import Feed
 from latenttrack.errors import LatentTrackError
 
 CSV = (
@@ -62,6 +64,14 @@ SOURCES = {
     "csv.gz": lambda folder: write(folder / "t.csv.gz", CSV),
     "csv.zip": as_zip,
     "semicolons": lambda folder: write(folder / "t.csv", CSV.replace(",", ";").replace("1.5", "1,5")),
+    "tabs": lambda folder: write(folder / "t.tsv", CSV.replace(",", "\t")),
+    "tabs, packed": lambda folder: write(folder / "t.tsv.gz", CSV.replace(",", "\t")),
+    "tabs, decimal comma": lambda folder: write(
+        folder / "t.csv", CSV.replace(",", "\t").replace("1.5", "1,5")
+    ),
+    "bars": lambda folder: write(folder / "t.txt", CSV.replace(",", "|")),
+    "UTF-16": lambda folder: write(folder / "t.csv", CSV.encode("utf-16")),
+    "UTF-16, other end first": lambda folder: write(folder / "t.csv", ("\ufeff" + CSV).encode("utf-16-be")),
     "windows": lambda folder: write(folder / "T.CSV", "\ufeff" + CSV.replace("\n", "\r\n")),
     "jsonl": lambda folder: write(folder / "t.jsonl", json_lines()),
     "ndjson.gz": lambda folder: write(folder / "t.ndjson.gz", json_lines()),
@@ -126,7 +136,54 @@ def test_zones_are_converted_to_utc():
 
 
 def test_missing_words():
-    np.testing.assert_array_equal(from_text(["", "NA", "NaN", "nan", "null", " 1 "]), [np.nan] * 5 + [1])
+    words = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "#N/A", "-", "?", "NULL"]
+    np.testing.assert_array_equal(from_text([*words, " 1 "]), [np.nan] * len(words) + [1])
+    feed = Feed(("a",), "y")
+    assert [feed.row({"a": word})[2] for word in words] == [["missing:a"]] * len(words)
+
+
+def test_rows_without_anything_in_them_are_left_out(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "a,b\n1,2\n,\n\n3,\n , \n5,6\n,\n"))
+    np.testing.assert_array_equal(table.columns["a"], [1, 3, 5])
+    assert [table.number(row) for row in range(3)] == [1, 3, 5]  # a blank line was never a row
+    np.testing.assert_array_equal(table.columns["b"], [2, np.nan, 6])
+    assert len(read_table(write(tmp_path / "t.csv", 'a\n1\n""\n3\n'))) == 3  # a step that was missed
+    with pytest.raises(LatentTrackError, match="header but no rows"):
+        read_table(write(tmp_path / "t.csv", "a,b\n,\n,\n"))
+
+
+def test_a_row_after_one_without_anything_is_named_by_its_place(tmp_path):
+    path = write(tmp_path / "t.csv", "ts,y\n2020-01-02,1\n,\n2020-01-01,2\n,3\n")
+    for source in (path, in_order(read_table(path), "ts", None).table):
+        with pytest.raises(LatentTrackError, match="'ts' is empty in row 4"):
+            to_series(source, target="y")
+    path = write(tmp_path / "t.csv", "ts,y\n2020-01-02,1\n,\n2020-01-01,2\n")
+    ordered = in_order(read_table(path), "ts", None).table
+    assert [ordered.number(row) for row in range(2)] == [3, 1]
+
+
+THOUSANDS = {
+    "told by the column": ("y\n1.100,5\n900\n", [1100.5, 900.0]),
+    "told by another column": ("y;a\n1.100;1,5\n900;2,5\n", [1100.0, 900.0]),
+    "told by a million": ("y;a\n1.100;1.100.000\n900;1.200.000\n", [1100.0, 900.0]),
+    "not all points have three digits after them": ("y;a\n1.100;1,5\n9.25;2,5\n", [1.1, 9.25]),
+    "a zero in front": ("y;a\n0.100;1,5\n0.250;2,5\n", [0.1, 0.25]),
+    "not told": ("y;a\n1.100;1\n900;2\n", [1.1, 900.0]),
+}
+
+
+@pytest.mark.parametrize("case", THOUSANDS)
+def test_points_that_mark_thousands(case, tmp_path):
+    text, expected = THOUSANDS[case]
+    table = read_table(write(tmp_path / "t.csv", text.replace("\n", ";\n") if ";" not in text else text))
+    assert table.columns["y"].tolist() == expected
+    assert table.doubtful == ({"y": "1.100"} if case == "not told" else {})
+
+
+def test_a_point_is_no_mark_of_thousands_in_a_file_with_commas(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "y,a\n1.100,1\n1.200,2\n"))
+    assert table.columns["y"].tolist() == [1.1, 1.2]
+    assert table.doubtful == {}
 
 
 def test_names_that_look_like_numbers_stay_text():
@@ -143,6 +200,11 @@ def test_names_that_look_like_numbers_stay_text():
         "2020-01-31 00:35:00-0530",
         "31.01.2020 06:05:00",
         "31.01.2020 06:05",
+        "31/01/2020 06:05",
+        "31/1/2020 6:05:00",
+        "01/31/2020 06:05",
+        "1/31/2020, 6:05 AM",
+        "2020/01/31 06:05",
     ],
 )
 def test_forms_of_time(text):
@@ -150,9 +212,20 @@ def test_forms_of_time(text):
     assert np.isnat(times_from_text([text, ""])[1])
 
 
-@pytest.mark.parametrize("text", ["now", "2020-02-30", "9999-12-31", "31/01/2020", "2020", "12:30", ""])
+@pytest.mark.parametrize(
+    "text", ["now", "2020-02-30", "9999-12-31", "13/13/2020", "01/02/2020", "2020", "12:30", ""]
+)
 def test_what_is_not_a_time(text):
     assert times_from_text([text]) is None
+
+
+def test_one_day_beyond_12_tells_days_from_months():
+    days = times_from_text(["01/02/2020", "", "13/02/2020"])
+    assert days.astype("datetime64[D]").astype(str).tolist() == ["2020-02-01", "NaT", "2020-02-13"]
+    days = times_from_text(["01/02/2020 12:30 AM", "01/13/2020 12:30 pm"])
+    assert days.astype("datetime64[m]").astype(str).tolist() == ["2020-01-02T00:30", "2020-01-13T12:30"]
+    assert times_from_text(["01/02/2020", "02/12/2020"]) is None
+    assert times_from_text(["13/02/2020", "02/13/2020"]) is None
 
 
 def test_latin_1_header(tmp_path):

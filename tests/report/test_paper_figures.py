@@ -8,7 +8,7 @@ import pytest
 from latenttrack.report import canvas, timelines
 from latenttrack.report.anomaly_figures import around_anomaly
 from latenttrack.report.comparison_figures import error_by_variance, failures, rank_grid
-from latenttrack.report.numbers import clock, duration, integer, moment, number, percent
+from latenttrack.report.numbers import clock, duration, integer, measure, moment, number, percent
 from latenttrack.report.time_figures import mean_over_time, nll_over_time, variance_over_time
 
 
@@ -150,6 +150,23 @@ def test_anomaly_panels_show_the_window_and_shade_the_rows(all_models):
 )
 def test_numbers(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.000"),
+        (2.0996e-12, "2.10e-12"),
+        (-0.00012345, "-0.000123"),
+        (0.05, "0.0500"),
+        (0.2, "0.200"),
+        (2.099, "2.099"),
+        (1.22e10, "1.22e10"),
+        (np.nan, "–"),
+    ],
+)
+def test_scores_in_units_of_the_target_keep_the_digits_that_tell(value, text):
+    assert measure(value) == text
 
 
 def test_other_ways_to_write():

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from latenttrack.cli.telling import tell_file
 from latenttrack.data.describing import Selection, understand
 from latenttrack.data.suspects import parse_sentinel
 from latenttrack.errors import LatentTrackError
+from latenttrack.report.numbers import measure
 
 if TYPE_CHECKING:
     from latenttrack.evaluation.tracks import Track
@@ -200,7 +201,7 @@ def _table(summary: dict[str, Any]) -> Table:
         values = []
         for key in columns.values():
             known = [row[key] for row in entry["seeds"] if row[key] is not None]
-            values.append(f"{median(known):.3f}" if known else "inf")
+            values.append(_shown_as(key)(median(known)) if known else "inf")
         shown.add_row(name, *values, f"{100 * entry['failure_rate']:.0f} %")
     return shown
 
@@ -217,15 +218,20 @@ def _means(summary: dict[str, Any]) -> Table:
     for title in (*columns, *["vs latent-track"] * paired):
         shown.add_column(title, justify="right", no_wrap=True)
     for name, entry in entries.items():
-        values = [_mean([row[key] for row in entry["seeds"]]) for key in columns.values()]
+        values = [_mean([row[key] for row in entry["seeds"]], _shown_as(key)) for key in columns.values()]
         shown.add_row(name, *values, *[_difference(entry.get("paired"))] * paired)
     return shown
 
 
-def _mean(values: list[float | None]) -> str:
+def _shown_as(score: str) -> Callable[[float], str]:
+    """How a score is written: CRPS and MSE are in the units of the target, which may be tiny or huge."""
+    return measure if score.startswith(("crps", "mse")) else "{:.3f}".format
+
+
+def _mean(values: list[float | None], shown_as: Callable[[float], str]) -> str:
     """The mean over seeds; without a finite score in one of them there is none."""
     known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.3f}" if len(known) == len(values) else "inf"
+    return shown_as(sum(known) / len(known)) if len(known) == len(values) else "inf"
 
 
 def _difference(paired: dict[str, Any] | None) -> str:

@@ -14,7 +14,7 @@ from latenttrack.cli.telling import aligned, tell_file
 from latenttrack.data.describing import Description, Selection
 from latenttrack.data.suspects import parse_sentinel
 from latenttrack.errors import LatentTrackError
-from latenttrack.report.numbers import duration, moment, number
+from latenttrack.report.numbers import duration, measure, moment, number
 from latenttrack.store import read_any
 from latenttrack.store.atomic import require_writable
 
@@ -211,10 +211,12 @@ def _tell(console: Console, report: "FitReport", seconds: float) -> None:
     pooled = report.model.settings.get("pool")
     console.print()
     console.print(f"{name}{f', {pooled} networks mixed' if pooled else ''}", style="bold")
-    first, last = moment(parts.future.time.min()), moment(parts.future.time.max())
-    told = [("learned from", f"the first {len(parts.past):,} rows, in {duration(seconds)}")]
+    times = report.description.times  # of the file: rows that were put in, in gaps, do not count
+    newest = times[times >= parts.future.time.min()]
+    told = [("learned from", f"the first {len(times) - len(newest):,} rows, in {duration(seconds)}")]
     told += [("chosen", words) for words in report.model.record.get("choices", parts.suited.words)]
-    told += [("held out", f"the newest {len(parts.future):,}, {first} to {last}, predicted one by one")]
+    span = f"{moment(newest.min())} to {moment(newest.max())}"
+    told += [("held out", f"the newest {len(newest):,}, {span}, predicted one by one")]
     console.print(aligned(told))
     console.print()
     console.print(_scores(report.judgement))
@@ -238,6 +240,6 @@ def _scores(judgement: "Judgement") -> Table:
         if name != model:
             difference, error, *_ = judgement.paired[name]
             behind = f"{difference:+.3f} ± {number(error, 3)}"
-        cells = (number(nll, 3), number(crps, 3), number(mse**0.5, 3), f"{100 * coverage:.1f} %", behind)
+        cells = (number(nll, 3), measure(crps), measure(mse**0.5), f"{100 * coverage:.1f} %", behind)
         shown.add_row(name, *cells, style="bold" if name == model else None)
     return shown

@@ -141,7 +141,8 @@ def in_order(table: Table, name: str, key: str | None) -> Ordered:
         # What was text only in rows that are left out is read as if the file had not had them.
         texts = {column: values for column, values in columns.items() if values.dtype.kind == "O"}
         columns |= {column: from_text(values.tolist()) for column, values in texts.items() if column != key}
-    return Ordered(Table(columns, table.source, rows), moved, len(times) - len(rows))
+    places = rows if table.places is None else table.places[rows]
+    return Ordered(Table(columns, table.source, places), moved, len(times) - len(rows))
 
 
 def in_words(moved: bool, repeated: int) -> list[tuple[str, str]]:

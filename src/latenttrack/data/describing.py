@@ -13,7 +13,14 @@ from latenttrack.data.intervals import find_interval
 from latenttrack.data.reading import on_a_grid, read_table, require_columns, to_series
 from latenttrack.data.series import Series
 from latenttrack.data.sifting import Dropped, Sifted, adds_up, sift
-from latenttrack.data.suspects import Sentinel, Suspect, find_suspects, mask_sentinels, remedies
+from latenttrack.data.suspects import (
+    Sentinel,
+    Suspect,
+    find_suspects,
+    mask_infinite,
+    mask_sentinels,
+    remedies,
+)
 from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
 
@@ -76,7 +83,9 @@ class Description:
         rows: of the file.
         keys: names of the streams; one without a name if there is no key.
         clock: the columns that make the time; none without one.
+        utc: whether times had an offset, and are in UTC now.
         no_clock: why columns that are called as if they did make none.
+        times: of the rows that are used, without those that are put in.
         span: first and last time; None without a clock.
         interval: the most common difference between neighbouring times; None without a clock.
         usual: share of the differences that are the interval.
@@ -87,8 +96,10 @@ class Description:
         inputs: the columns that are inputs.
         dropped: the others, and why.
         missing: values missing in the rows of the file, by input or target; only where there are some.
+        infinite: how many of these are infinite in the file, by column; only where there are some.
         masked: how many values each declared sentinel made missing.
         suspects: sentinels that might be declared, and where they stand.
+        doubtful: numbers whose point may mark thousands, by column, as the file has them.
         given_away: whether, at horizon 0, the inputs of a row add up to its label.
     """
 
@@ -96,6 +107,7 @@ class Description:
     rows: int
     keys: tuple[str, ...]
     clock: tuple[str, ...]
+    times: np.ndarray
     span: tuple[np.datetime64, np.datetime64] | None
     interval: np.timedelta64 | None
     usual: float
@@ -104,16 +116,21 @@ class Description:
     inputs: tuple[str, ...]
     dropped: tuple[Dropped, ...] = ()
     missing: dict[str, int] = field(default_factory=dict)
+    infinite: dict[str, int] = field(default_factory=dict)
     masked: dict[Sentinel, int] = field(default_factory=dict)
     suspects: dict[Sentinel, tuple[Suspect, ...]] = field(default_factory=dict)
+    doubtful: dict[str, str] = field(default_factory=dict)
     given_away: bool = False
     moved: bool = False
     repeated: int = 0
     no_clock: str = ""
+    utc: bool = False
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (what, facts), in the order in which they are told."""
         told = [("rows", self._rows()), ("time", self._time())]
+        if self.utc:
+            told.append(("time", "in UTC, as the file gives offsets from it"))
         told += in_words(self.moved, self.repeated)
         told += [
             ("predicted", self._predicted()),
@@ -122,8 +139,13 @@ class Description:
         told += [("dropped", f"{name}: {why}") for name, why in self.dropped]
         nothing = "nothing else" if self.gaps.runs else "nothing"
         told.append(("missing", _counts(self.missing) if self.missing else nothing))
+        if self.infinite:
+            told.append(("infinite", f"{_counts(self.infinite)}, counted as missing"))
         told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
         told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
+        for name, text in self.doubtful.items():
+            point = "the decimal mark: if it marks thousands, write numbers without it"
+            told.append(("suspicious", f"the point in numbers of {name} such as {text} is taken as {point}"))
         if self.given_away:
             known = "name with --features what is known before it"
             told.append(("suspicious", f"the inputs of a row add up to its {self.selection.target}: {known}"))
@@ -204,7 +226,7 @@ def understand(selection: Selection) -> Understood:
     clock, no_clock = _clock(raw, selection)
     ordered = in_order(clock.table, clock.name, selection.key) if clock else Ordered(raw)
     table = ordered.table
-    masked = mask_sentinels(table, selection.sentinels)
+    masked, infinite = mask_infinite(mask_sentinels(table, selection.sentinels))
     require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
     categories, whole = _categories(masked, clock, selection), masked
     masked = spread(masked, categories)
@@ -225,6 +247,7 @@ def understand(selection: Selection) -> Understood:
     if gaps.runs:
         series = to_series(masked, **choices, grid=True)
     sentinels = tuple((one.value, one.column) for one in selection.sentinels)
+    used_columns = (selection.target, *sifted.inputs, *dict(categories))
     return Understood(
         replace(series, sentinels=sentinels, categories=categories),
         Description(
@@ -232,6 +255,7 @@ def understand(selection: Selection) -> Understood:
             rows=len(raw),
             keys=series.keys,
             clock=clock.parts if clock else (),
+            times=rows.time,
             span=(rows.time.min(), rows.time.max()) if clock else None,
             interval=None if interval is None else interval.usual,
             usual=0.0 if interval is None else interval.share,
@@ -239,13 +263,16 @@ def understand(selection: Selection) -> Understood:
             gaps=gaps,
             inputs=sifted.inputs,
             dropped=sifted.dropped,
-            missing=_missing(whole, (selection.target, *sifted.inputs, *dict(categories))),
+            missing=_missing(whole, used_columns),
+            infinite={name: count for name, count in infinite.items() if name in used_columns},
             masked=_masked(table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
+            doubtful={name: text for name, text in raw.doubtful.items() if name in used_columns},
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
             moved=ordered.moved,
             repeated=ordered.repeated,
             no_clock=no_clock,
+            utc=clock is not None and clock.name in raw.utc,
         ),
     )
 

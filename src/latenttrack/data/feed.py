@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from latenttrack.data.categories import Categories, indicator, spread_event
+from latenttrack.data.columns import MISSING, times_from_text
 from latenttrack.data.cycles import grid_step
+from latenttrack.data.epochs import to_microseconds
 from latenttrack.data.matching import short, shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
@@ -22,6 +24,7 @@ MOST_STEPS = 100_000  # of delay and horizon: as many are kept
 _MOST_UNKNOWN = 8
 _ABSENT = object()
 _NANOSECONDS = np.dtype("datetime64[ns]")
+_BASIC_DATE = len("20260131")
 _DIGITS = tuple(f"{n:02}" for n in range(60))
 _DOUBLE = np.dtype(np.float64)
 
@@ -236,7 +239,7 @@ class Feed:
 
 
 def as_float(value: object) -> float | None:
-    """A value of JSON as a number, NaN for null and for what is not finite; None if it is no number."""
+    """A value of JSON as a number, NaN if it means "missing" or is not finite; None if it is no number."""
     if type(value) is float:  # nearly always, and soon answered
         return value if math.isfinite(value) else math.nan
     if value is None:
@@ -248,7 +251,7 @@ def as_float(value: object) -> float | None:
     except OverflowError:  # an integer of hundreds of digits
         return math.nan
     except ValueError:
-        return math.nan if value == "" else None
+        return math.nan if value in MISSING else None
     if isinstance(value, str) and "_" in value:  # Python reads "12_3" as 123
         return None
     return number if math.isfinite(number) else math.nan
@@ -261,7 +264,7 @@ def _date(day: int) -> str:
 
 
 def to_nanoseconds(value: object) -> int:
-    """Nanoseconds since 1970 of a datetime64, a datetime, an ISO 8601 text, or a number of seconds."""
+    """Nanoseconds since 1970 of a datetime64, a datetime, a text as in files, or a count (data/epochs.py)."""
     if isinstance(value, np.datetime64) and value.dtype == _NANOSECONDS:
         ticks: int | None = value.item()  # None of NaT
         if ticks is not None:
@@ -272,25 +275,37 @@ def to_nanoseconds(value: object) -> int:
     # What nanoseconds can hold reaches from 1678 to 2262.
     if found is None or abs(found) > 2**63 // 1000 - 1:
         raise LatentTrackError(
-            f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds since "
-            "1970."
+            f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds (or "
+            "milliseconds) since 1970."
         )
     return found * 1000
 
 
 def _microseconds(value: object) -> int | None:
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = _from_text(value)
     if isinstance(value, datetime):
         aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value
         elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
         return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
     if isinstance(value, np.datetime64) and not np.isnat(value):
         return int(value.astype("datetime64[us]").astype(np.int64))
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 9e9:
-        # Microseconds since 1970 are exact in float64; nanoseconds would not be.
-        return round(float(value) * 1e6)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return to_microseconds(value)
     return None
+
+
+def _from_text(text: str) -> object:
+    """A time as text, in whatever form a file may have it."""
+    if len(text) > _BASIC_DATE and text.isdecimal():
+        return int(text)  # Python takes some counts since 1970 for dates without hyphens
+    try:
+        return datetime.fromisoformat(text)  # nearly always
+    except ValueError:
+        times = times_from_text([text])
+        if times is None:
+            raise
+        return times[0]
 
 
 def plausible(values: np.ndarray) -> tuple[float, float]:

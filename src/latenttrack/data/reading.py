@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from latenttrack.data.columns import not_a_number, not_a_time
+from latenttrack.data.columns import ambiguous_date, not_a_number, not_a_time
+from latenttrack.data.epochs import look_like_dates, times_from_numbers
 from latenttrack.data.intervals import find_interval
 from latenttrack.data.matching import unknown_name
 from latenttrack.data.series import Series, check_times, show_time
@@ -41,14 +42,16 @@ def to_series(
     Args:
         table: what `read_table` returned, or anything that it reads.
         target: the column to predict.
-        time: the time column: dates and times, or numbers that count seconds since 1970. None takes the only
-            column of dates and times if there is one; without it, or with False, rows are numbered by step.
+        time: the time column: dates and times, or numbers that count seconds (or milli-, micro- or
+            nanoseconds, as their size tells) since 1970. None takes the only column of dates and times if
+            there is one; without it, or with False, rows are numbered by step.
         key: the column that says which stream a row belongs to; None for one stream.
         features: the input columns, or the only one; None takes all numeric ones, the target's own among
             them when horizon > 0, since its present value is then known.
         horizon: h; the label of row t is the target in row t + h of the same key.
         delay: steps until a label is known; None takes max(h, 1).
-        sentinels: the number, or numbers, that mean "missing", such as -9999, in any numeric column.
+        sentinels: the number, or numbers, that mean "missing", such as -9999, in any numeric column; what
+            is not finite is missing by itself.
         grid: put each key on its regular time grid by inserting all-missing rows in gaps, so that
             h steps ahead means time and not rows.
         period: steps in the main season; None takes one day in steps (7 for daily data).
@@ -110,6 +113,10 @@ def require_columns(table: Table, names: Sequence[str]) -> None:
 def _mask_sentinels(table: Table, sentinels: float | Sequence[float]) -> Table:
     if not np.size(sentinels):
         return table
+    if not np.all(np.isfinite(sentinels)):
+        raise LatentTrackError(
+            "a sentinel is not finite: leave it out, as infinite values and NaN are missing by themselves."
+        )
 
     def mask(column: np.ndarray) -> np.ndarray:
         return np.where(np.isin(column, sentinels), np.nan, column) if column.dtype.kind == "f" else column
@@ -126,13 +133,28 @@ def choose_time(table: Table, time: str | Literal[False] | None, exclude: Sequen
         raise LatentTrackError(
             f"{table.source} has several time columns ({', '.join(map(repr, clocks))}): name one as time."
         )
+    if not clocks:
+        for name, column in table.columns.items():
+            if name not in exclude:
+                _refuse_ambiguous(name, column)
     return clocks[0] if clocks else None
 
 
+def _refuse_ambiguous(name: str, column: np.ndarray) -> None:
+    """Refuse dates whose days and months cannot be told apart: a guess would be wrong without a word."""
+    date = ambiguous_date(column) if column.dtype.kind == "O" else None
+    if date is not None:
+        raise LatentTrackError(
+            f"column {name!r} holds dates such as {date!r}, of which it cannot be told whether the day or "
+            "the month comes first: write them like 2013-01-31."
+        )
+
+
 def parse_time(table: Table, name: str) -> np.ndarray:
-    """[N] datetime64[ns]: a column of times, or of numbers that count seconds since 1970."""
+    """[N] datetime64[ns]: a column of times, or of numbers that count since 1970 (data/epochs.py)."""
     column = table.columns[name]
     if column.dtype.kind == "O":
+        _refuse_ambiguous(name, column)
         odd = not_a_time(column)
         row = table.number(np.flatnonzero(column == odd)[0])
         raise LatentTrackError(
@@ -140,17 +162,36 @@ def parse_time(table: Table, name: str) -> np.ndarray:
             "write times like 2013-01-31 06:00:00."
         )
     if column.dtype.kind == "f":
-        if not np.all(np.isfinite(column)):
-            row = table.number(np.flatnonzero(~np.isfinite(column))[0])
-            raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
-        # Microseconds since 1970 are exact in float64; nanoseconds would not be.
-        return np.round(column * 1e6).astype("datetime64[us]").astype("datetime64[ns]")
+        return _count_time(table, name)
     if np.any(np.isnat(column)):
         row = table.number(np.flatnonzero(np.isnat(column))[0])
         raise LatentTrackError(
             f"the time column {name!r} is empty in row {row}: fill it in or remove the row."
         )
     return column
+
+
+def _count_time(table: Table, name: str) -> np.ndarray:
+    """[N] datetime64[ns] of a column of numbers."""
+    column = table.columns[name]
+    if not np.all(np.isfinite(column)):
+        row = table.number(np.flatnonzero(~np.isfinite(column))[0])
+        raise LatentTrackError(f"the time column {name!r} has no number in row {row}: fill it in.")
+    if look_like_dates(column):
+        raise LatentTrackError(
+            f"the time column {name!r} holds numbers such as {column[0]:.15g}, which look like years or "
+            "dates and would be read as seconds since 1970: write them like 2013-01-31, or leave the column "
+            "out."
+        )
+    times = times_from_numbers(column)
+    wrong = np.flatnonzero(np.isnat(times))
+    if len(wrong):
+        raise LatentTrackError(
+            f"the time column {name!r} holds {column[wrong[0]]:.19g} in row {table.number(wrong[0])}, and "
+            "not all of its numbers count seconds, milliseconds, microseconds or nanoseconds since 1970: "
+            "write times like 2013-01-31 06:00:00."
+        )
+    return times
 
 
 def _order_rows(table: Table, key: str | None, clock: str | None, *, grid: bool) -> _Rows:
@@ -236,13 +277,9 @@ def _numeric(table: Table, name: str, rows: _Rows) -> np.ndarray:
         )
     if column.dtype.kind == "M":
         raise LatentTrackError(f"column {name!r} holds times, not numbers: leave it out.")
-    infinite = np.flatnonzero(np.isinf(column))
-    if len(infinite):
-        raise LatentTrackError(
-            f"column {name!r} is infinite in row {table.number(infinite[0])}: "
-            "declare the value as a sentinel if it means missing, or remove the row."
-        )
-    return np.where(rows.source >= 0, column[rows.source], np.nan)
+    values = column[rows.source]
+    # What is infinite was never measured; a live stream takes it as missing too.
+    return np.where((rows.source >= 0) & np.isfinite(values), values, np.nan)
 
 
 def _ahead(values: np.ndarray, key: np.ndarray, horizon: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Rows that came after a model was fitted, read from a file as the model's own data were."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def read_covariates(source: object, feed: Feed, *, clock: Sequence[str] = ()) ->
     unknown = np.full(len(table), np.nan)
     columns = {**dict.fromkeys(others, unknown), **table.columns, target: unknown}
     known = clock if all(name in columns for name in clock) else ()
-    return _rows(Table(columns, table.source), feed, known, None)
+    return _rows(replace(table, columns=columns), feed, known, None)
 
 
 def _rows(table: Table, feed: Feed, clock: Sequence[str], key: str | None) -> Rows:
@@ -95,7 +96,7 @@ def _rows(table: Table, feed: Feed, clock: Sequence[str], key: str | None) -> Ro
     time, notes = _clock(table, feed, clock), list[str]()
     if time is not None:
         name, moments = time
-        ordered = in_order(Table({**table.columns, name: moments}, table.source), name, key)
+        ordered = in_order(replace(table, columns={**table.columns, name: moments}), name, key)
         table = ordered.table
         notes = [f"{table.source}: {words}" for _, words in in_words(ordered.moved, ordered.repeated)]
     series = to_series(

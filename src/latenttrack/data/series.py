@@ -7,6 +7,9 @@ import numpy as np
 
 from latenttrack.errors import LatentTrackError
 
+# Standard deviations of labels: beyond, single precision holds their squares badly or not at all.
+_LEAST_SPREAD, _MOST_SPREAD = 1e-15, 1e15
+
 
 @dataclass(frozen=True)
 class Sequences:
@@ -182,7 +185,7 @@ def require_learnable(series: Series, minimum: int = 64) -> None:
         minimum: the least number of labelled rows.
 
     Raises:
-        LatentTrackError: when labels are all missing, too few, or all the same.
+        LatentTrackError: when labels are all missing, too few, all the same, or too large or small to square.
     """
     labels = series.y[~np.isnan(series.y)]
     if len(labels) == 0:
@@ -197,6 +200,14 @@ def require_learnable(series: Series, minimum: int = 64) -> None:
         raise LatentTrackError(
             f"the target {series.target!r} is constant (always {value:g}) in the training part: "
             "there is nothing to learn, so choose another target or more rows."
+        )
+    largest = np.abs(labels).max()
+    spread = series.y_scale * largest * float(np.std(labels / largest))  # squares of 1e200 would be infinite
+    if not _LEAST_SPREAD <= spread <= _MOST_SPREAD:
+        raise LatentTrackError(
+            f"the target {series.target!r} has a standard deviation of {spread:.3g}, which cannot be "
+            "computed with: correct what is far out, or give it in other units, so that it lies "
+            f"between {_LEAST_SPREAD:g} and {_MOST_SPREAD:g}."
         )
 
 

@@ -1,9 +1,11 @@
 """Numbers that may stand for "missing": those a user declares, and those that look like it.
 
-A sentinel such as -9999 repeats exactly and lies far outside everything else in its column. Nothing is ever
+A sentinel such as -9999 repeats exactly and lies far outside everything else in its column; a number that
+stands there once must lie much farther out, as a slip such as 1e30 does. Nothing is ever
 masked on suspicion: whether a number is a measurement only the user can know.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -16,6 +18,7 @@ from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
 
 _FAR = 3.0  # ranges of the rest of the column between it and a suspect
+_FAR_ALONE = 1000.0  # the same for a number that stands there once
 _FAR_CODE = 0.1  # the same for numbers that are usual codes
 _FEWEST = 3  # distinct values that the rest must have: a column of yes and no has no outside
 _MOST_AT_ONCE = 2  # suspects on one side that may hide each other: -9999 is not far out beside -8888
@@ -45,11 +48,17 @@ def parse_sentinel(text: str) -> Sentinel:
     """Read `-9999`, or `pressure=0` for one column alone."""
     column, equals, number = text.rpartition("=")
     try:
-        return Sentinel(float(number), column if equals else None)
+        value = float(number)
     except ValueError:
         raise LatentTrackError(
             f"the sentinel {text!r} is no number: write -9999, or COLUMN=-9999 for one column alone."
         ) from None
+    if not math.isfinite(value):
+        raise LatentTrackError(
+            f"the sentinel {text!r} is not finite: leave it out, as infinite values and NaN are missing by "
+            "themselves."
+        )
+    return Sentinel(value, column if equals else None)
 
 
 def mask_sentinels(table: Table, sentinels: Iterable[Sentinel]) -> Table:
@@ -62,6 +71,15 @@ def mask_sentinels(table: Table, sentinels: Iterable[Sentinel]) -> Table:
             if columns[name].dtype.kind == "f":
                 columns[name] = np.where(columns[name] == value, np.nan, columns[name])
     return replace(table, columns=columns)
+
+
+def mask_infinite(table: Table) -> tuple[Table, dict[str, int]]:
+    """The table with infinite values made missing, and how many each column had, if any."""
+    numeric = {name: column for name, column in table.columns.items() if column.dtype.kind == "f"}
+    counts = {name: int(np.sum(np.isinf(column))) for name, column in numeric.items()}
+    found = {name: count for name, count in counts.items() if count}
+    masked = {name: np.where(np.isinf(numeric[name]), np.nan, numeric[name]) for name in found}
+    return replace(table, columns=table.columns | masked), found
 
 
 def find_suspects(table: Table, names: Sequence[str]) -> tuple[Suspect, ...]:
@@ -112,7 +130,7 @@ def _outside(values: np.ndarray, counts: np.ndarray) -> list[int]:
 
 
 def _is_odd(value: float, count: int, far: float) -> bool:
-    return bool(far > _FAR and count > 1) or bool(far > _FAR_CODE and _is_code(value))
+    return bool(far > (_FAR if count > 1 else _FAR_ALONE)) or bool(far > _FAR_CODE and _is_code(value))
 
 
 def _is_code(value: float) -> bool:

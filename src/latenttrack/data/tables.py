@@ -1,5 +1,6 @@
 """Files and dataframes in, one plain table of typed columns out."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -7,14 +8,14 @@ import json
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from latenttrack.data.columns import from_text, from_values, to_nanoseconds
+from latenttrack.data.columns import from_text, from_texts, from_values, has_offset, to_nanoseconds
 from latenttrack.errors import LatentTrackError
 
 MOST_BYTES = 2**32  # of a table, unpacked
@@ -23,7 +24,9 @@ _MOST_COLUMNS = 100_000
 # Text shrinks to a twentieth, a table of few different values to a hundredth; what is made to fill the memory
 # to a thousandth. Below so many bytes it does no harm.
 _MOST_RATIO, _SUSPICIOUS = 300, 2**25
-FORMATS = ".csv, .csv.gz, .csv.zip, .parquet, .jsonl, .jsonl.gz, .ndjson or .ndjson.gz"
+FORMATS = ".csv, .tsv or .txt, .jsonl or .ndjson (all of them also with .gz), .csv.zip or .parquet"
+_DELIMITED = tuple(f"{name}{packed}" for name in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zip"))
+_DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +38,15 @@ class Table:
             or object holding str (missing: "").
         source: where the table came from, for messages.
         places: [N] where each row stands in the source, from 0; None: as they stand here.
+        utc: the columns of times that had an offset, and are in UTC now.
+        doubtful: in columns where a point may mark thousands, such a number as the file has it.
     """
 
     columns: dict[str, np.ndarray]
     source: str = "table"
     places: np.ndarray | None = None
+    utc: tuple[str, ...] = ()
+    doubtful: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -66,8 +73,9 @@ def read_table(source: object) -> Table:
     """Read a table from a file, a dataframe or a dict.
 
     Args:
-        source: a path (.csv, .csv.gz, .csv.zip with one member, .parquet, .jsonl, .ndjson, also with .gz),
-            a dataframe (pandas, polars, pyarrow, anything narwhals understands), or a dict of columns.
+        source: a path (.csv, .tsv or .txt, separated by commas, semicolons, tabs or bars, .jsonl or .ndjson,
+            also with .gz; .csv.zip with one member; .parquet), a dataframe (pandas, polars, pyarrow, anything
+            narwhals understands), or a dict of columns.
             A pandas DatetimeIndex becomes a column.
 
     Returns:
@@ -79,7 +87,8 @@ def read_table(source: object) -> Table:
         return _read_path(Path(source))
     if isinstance(source, Mapping):
         columns = {str(name): _from_array(str(name), values) for name, values in source.items()}
-        return Table(columns, "the dict")
+        given = {str(name): values for name, values in source.items() if not isinstance(values, np.ndarray)}
+        return Table(columns, "the dict", utc=_in_utc(columns, given))
     return _read_frame(source, f"the {type(source).__name__}")
 
 
@@ -91,7 +100,7 @@ def _read_path(path: Path) -> Table:
         raise LatentTrackError(f"there is no file {path}: check the path.")
     if name.endswith(".parquet"):
         return _read_parquet(path)
-    if name.endswith((".csv", ".csv.gz", ".csv.zip")):
+    if name.endswith(_DELIMITED):
         return _read_csv(_decode(_read_bytes(path)), str(path))
     if name.endswith((".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")):
         return _read_json_lines(_decode(_read_bytes(path)), str(path))
@@ -143,6 +152,8 @@ def _unzip(disk: IO[bytes], path: Path) -> bytes:
 
 
 def _decode(raw: bytes) -> str:
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return raw.decode("utf-16", errors="replace")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:  # latin-1 accepts every byte: units such as "µmol/m²" in older files
@@ -151,23 +162,21 @@ def _decode(raw: bytes) -> str:
 
 def _read_csv(text: str, source: str) -> Table:
     head = text.lstrip().split("\n", 1)[0]
-    delimiter = ";" if head.count(";") > head.count(",") else ","
+    delimiter = max(_DELIMITERS, key=head.count)  # the first of those that are as frequent
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[list[str]] = []
+    places: list[int] = []
+    place = -1  # of a row in the file; the header's comes before the first
     try:
         for row in reader:
             if not row:
                 continue
-            if len(row) > _MOST_COLUMNS:
-                raise LatentTrackError(
-                    f"{source}, line {reader.line_num}, has {len(row)} fields: give at most {_MOST_COLUMNS}."
-                )
-            if rows and len(row) != len(rows[0]):
-                raise LatentTrackError(
-                    f"{source}, line {reader.line_num}, has {len(row)} fields and the header has "
-                    f"{len(rows[0])}: mend the line."
-                )
+            place += bool(rows)
+            if rows and len(rows[0]) > 1 and not any(map(str.strip, row)):
+                continue  # spreadsheets leave such rows behind
+            _check_fields(row, rows[:1], f"{source}, line {reader.line_num},")
             rows.append(row)
+            places.append(place)
     except csv.Error as error:
         raise LatentTrackError(f"{source}, line {reader.line_num}, is not CSV ({error}): mend it.") from None
     names = [name.strip() or f"column_{i + 1}" for i, name in enumerate(rows[0])]
@@ -176,8 +185,25 @@ def _read_csv(text: str, source: str) -> Table:
         raise LatentTrackError(f"{source} has two columns named {repeated!r}: rename one of them.")
     if len(rows) == 1:
         raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
-    columns = zip(*rows[1:], strict=True)
-    return Table({n: from_text(c, delimiter == ";") for n, c in zip(names, columns, strict=True)}, source)
+    texts = dict(zip(names, zip(*rows[1:], strict=True), strict=True))
+    if delimiter == ",":
+        columns, doubtful = {name: from_text(column) for name, column in texts.items()}, dict[str, str]()
+    else:
+        columns, doubtful = from_texts(texts)
+    skipped = len(places) <= place + 1
+    return Table(
+        columns, source, np.array(places[1:]) if skipped else None, _in_utc(columns, texts), doubtful
+    )
+
+
+def _check_fields(row: list[str], header: list[list[str]], where: str) -> None:
+    """Refuse a row that is too long for any table, or not as long as the header, if that was read."""
+    if len(row) > _MOST_COLUMNS:
+        raise LatentTrackError(f"{where} has {len(row)} fields: give at most {_MOST_COLUMNS}.")
+    if header and len(row) != len(header[0]):
+        raise LatentTrackError(
+            f"{where} has {len(row)} fields and the header has {len(header[0])}: mend the line."
+        )
 
 
 def _read_json_lines(text: str, source: str) -> Table:
@@ -200,7 +226,9 @@ def _read_json_lines(text: str, source: str) -> Table:
             )
         records.append(record)
     names = dict.fromkeys(name for record in records for name in record)
-    return Table({name: from_values([r.get(name) for r in records]) for name in names}, source)
+    values = {name: [record.get(name) for record in records] for name in names}
+    columns = {name: from_values(column) for name, column in values.items()}
+    return Table(columns, source, utc=_in_utc(columns, values))
 
 
 def _read_parquet(path: Path) -> Table:
@@ -242,7 +270,16 @@ def _read_frame(native: Any, source: str) -> Table:
     index = nw.maybe_get_index(frame)
     if index is not None and str(index.dtype).startswith("datetime64"):
         frame = nw.from_native(frame.to_native().reset_index(names=index.name or "time"), eager_only=True)
-    return Table({str(name): _from_narwhals(frame.get_column(name)) for name in frame.columns}, source)
+    columns = {str(name): _from_narwhals(frame.get_column(name)) for name in frame.columns}
+    zoned = [n for n, dtype in frame.schema.items() if isinstance(dtype, nw.Datetime) and dtype.time_zone]
+    texts = {n: frame.get_column(n).to_list() for n, t in frame.schema.items() if t in (nw.String, nw.Object)}
+    return Table(columns, source, utc=(*map(str, zoned), *_in_utc(columns, texts)))
+
+
+def _in_utc(columns: Mapping[str, np.ndarray], given: Mapping[str, Iterable[object]]) -> tuple[str, ...]:
+    """Which columns of times were given with offsets."""
+    times = [name for name, column in columns.items() if column.dtype.kind == "M" and name in given]
+    return tuple(name for name in times if any(has_offset(str(value)) for value in given[name]))
 
 
 def _from_narwhals(column: Any) -> np.ndarray:

@@ -188,11 +188,13 @@ def _check_leftovers(checkpoint: Path, mark: str) -> None:
 
 def _require_enough(series: Series, description: Description, holdout: float) -> None:
     """Refuse what cannot be learned from or judged on, before any work is done."""
-    selection, rows = description.selection, int(np.bincount(series.key).max())
-    if 0 < rows <= selection.horizon:
+    horizon, rows = description.selection.horizon, int(np.bincount(series.key).max())
+    left = max(rows - horizon, 0)
+    if left < min(_FEWEST_HELD_OUT, horizon):
+        words = {0: "no label", 1: "1 label"}.get(left, f"{left} labels")
         raise LatentTrackError(
-            f"the horizon is {selection.horizon} steps and the stream has {rows}, so that no row has a "
-            "label: give a shorter --horizon or more rows."
+            f"the horizon is {horizon} steps and the stream has {rows}, which leaves {words}: "
+            "give a shorter --horizon or more rows."
         )
     require_learnable(series, minimum=1)
     past, future = series.split(1.0 - holdout)

@@ -15,7 +15,7 @@ import numpy as np
 from latenttrack.evaluation import published
 from latenttrack.report.curves import split_unit
 from latenttrack.report.loading import Bench
-from latenttrack.report.numbers import ABSENT, clock, duration, integer, number, percent
+from latenttrack.report.numbers import ABSENT, clock, duration, integer, measure, number, percent
 
 Show = Callable[[float], str]
 
@@ -102,7 +102,7 @@ def _measure_lines(bench: Bench, name: str, entry: Mapping[str, Any]) -> list[Li
     kinds = _kinds(bench, entry)
     for i, (kind, label, _) in enumerate(kinds):
         cells = [
-            _score_cell(entry, "crps_mean", bench, kind, lambda value: number(value, 3)),
+            _score_cell(entry, "crps_mean", bench, kind, measure),
             _score_cell(entry, "coverage_90", bench, kind, percent),
             _score_cell(entry, "pit_ks", bench, kind, lambda value: number(value, 3)),
             _score_cell(entry, "epistemic_share", bench, kind, percent),

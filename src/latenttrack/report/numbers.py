@@ -25,6 +25,16 @@ def number(value: float, decimals: int = 2) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{decimals}f}"
 
 
+def measure(value: float, decimals: int = 3) -> str:
+    """A score in the units of the target, as `number`; of a small one the first three digits: 1.22e-12."""
+    if not 0 < abs(value) < 0.1:
+        return number(value, decimals)
+    if abs(value) >= 1e-4:
+        return f"{value:#.3g}"
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits}e{int(exponent)}"
+
+
 def percent(value: float, decimals: int = 1) -> str:
     """A share between 0 and 1 as a percentage, without the sign: columns say %."""
     return ABSENT if not math.isfinite(value) else f"{100 * value:.{decimals}f}"
