@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latenttrack.data import wording
 from latenttrack.data.categories import Categories, find_kinds, indicator, spread, used
 from latenttrack.data.clocks import Clock, Ordered, find_clock, in_order, in_words
 from latenttrack.data.intervals import find_interval
@@ -23,10 +24,6 @@ from latenttrack.data.suspects import (
 )
 from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
-
-_SECOND = np.timedelta64(1_000_000_000, "ns")
-_UNITS = {"week": 604_800, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
-_MOST_NAMED = 8  # columns in a list of counts
 
 
 @dataclass(frozen=True)
@@ -138,10 +135,10 @@ class Description:
         ]
         told += [("dropped", f"{name}: {why}") for name, why in self.dropped]
         nothing = "nothing else" if self.gaps.runs else "nothing"
-        told.append(("missing", _counts(self.missing) if self.missing else nothing))
+        told.append(("missing", wording.counts(self.missing) if self.missing else nothing))
         if self.infinite:
-            told.append(("infinite", f"{_counts(self.infinite)}, counted as missing"))
-        told += [("sentinel", f"{one}, made missing {_times(n)}") for one, n in self.masked.items()]
+            told.append(("infinite", f"{wording.counts(self.infinite)}, counted as missing"))
+        told += [("sentinel", f"{one}, made missing {wording.times(n)}") for one, n in self.masked.items()]
         told += [("suspicious", _suspicion(one, where)) for one, where in self.suspects.items()]
         for name, text in self.doubtful.items():
             point = "the decimal mark: if it marks thousands, write numbers without it"
@@ -167,30 +164,35 @@ class Description:
             "delay": chosen.known_after,
             "sentinels": [[one.value, one.column] for one in chosen.sentinels],
             "regular": self.regular,
-            "interval": None if self.interval is None else float(self.interval / _SECOND),
-            "span": None if self.span is None else [_moment(time) for time in self.span],
+            "interval": None if self.interval is None else float(self.interval / wording.SECOND),
+            "span": None if self.span is None else [wording.moment(time) for time in self.span],
         }
 
     def _rows(self) -> str:
         words = f"{self.rows:,}"
         words += f" in {len(self.keys):,} streams" if len(self.keys) > 1 else ""
-        return words if self.span is None else f"{words}, {_moment(self.span[0])} to {_moment(self.span[1])}"
+        return (
+            words
+            if self.span is None
+            else f"{words}, {wording.moment(self.span[0])} to {wording.moment(self.span[1])}"
+        )
 
     def _time(self) -> str:
         if self.no_clock:
             return f"a row is a step, as {self.no_clock}"
         if self.interval is None:
             return "no column of times, so a row is a step; if there is one, name it with --time"
-        name, every = _listed(self.clock), _duration(self.interval)
+        name, every = wording.listed(self.clock), wording.duration(self.interval)
         if not self.regular:
-            return f"{name}: irregular ({_share(self.usual)} of the rows {every} apart), so a row is a step"
+            usual = wording.share(self.usual)
+            return f"{name}: irregular ({usual} of the rows {every} apart), so a row is a step"
         every = every.removeprefix("1 ")
         if not self.gaps.runs:
             return f"{name}: every {every}, no gaps"
         runs, rows, longest = self.gaps
         return (
             f"{name}: every {every}, {runs:,} gap{'s' * (runs > 1)} (the longest "
-            f"{_duration(longest * self.interval)}); {rows:,} missing row{'s' * (rows > 1)} put in"
+            f"{wording.duration(longest * self.interval)}); {rows:,} missing row{'s' * (rows > 1)} put in"
         )
 
     def _predicted(self) -> str:
@@ -203,7 +205,7 @@ class Description:
         words = f"{count} step{'s' * (count > 1)}"
         if self.interval is None or not self.regular:
             return words
-        return f"{words} ({_duration(count * self.interval)})"
+        return f"{words} ({wording.duration(count * self.interval)})"
 
 
 class Understood(NamedTuple):
@@ -356,47 +358,6 @@ def _suspects(table: Table, names: Sequence[str]) -> dict[Sentinel, tuple[Suspec
 
 
 def _suspicion(sentinel: Sentinel, where: Sequence[Suspect]) -> str:
-    columns = _counts({suspect.column: suspect.rows for suspect in where})
-    return f"{where[0].value:.15g} in {columns}: if it means missing, add --sentinel {_quoted(str(sentinel))}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    """Such as "wv 3 times, rain once"; of many columns those with most."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    named = ", ".join(f"{name} {_times(count)}" for name, count in ordered[:_MOST_NAMED])
-    left = len(ordered) - _MOST_NAMED
-    return f"{named} and {left} more columns" if left > 0 else named
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Such as "year, month and day"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count:,} times")
-
-
-def _share(share: float) -> str:
-    """A percentage that says 100 only where it is all."""
-    return f"{min(100 * share, 99.9):.3g} %" if share < 1 else "100 %"
-
-
-def _duration(length: np.timedelta64) -> str:
-    """Such as "1 hour" or "90 minutes": the largest unit of which it is a whole number."""
-    seconds = float(length / _SECOND)
-    unit, size = next(((u, s) for u, s in _UNITS.items() if seconds % s == 0), ("second", 1))
-    count = seconds / size
-    return f"{count:,.15g} {unit}{'s' * (count != 1)}"
-
-
-def _moment(time: np.datetime64) -> str:
-    """To the minute, or to the second if that tells more."""
-    whole = time == time.astype("datetime64[m]")
-    return str(time.astype("datetime64[m]" if whole else "datetime64[s]")).replace("T", " ")
-
-
-def _quoted(text: str) -> str:
-    """As it must be typed in a shell."""
-    return text if all(c.isalnum() or c in "_-.=" for c in text) else '"' + text.replace('"', '\\"') + '"'
+    columns = wording.counts({suspect.column: suspect.rows for suspect in where})
+    remedy = f"--sentinel {wording.quoted(str(sentinel))}"
+    return f"{where[0].value:.15g} in {columns}: if it means missing, add {remedy}"
