@@ -182,6 +182,8 @@ def note(rows: list[dict[str, Any]], track: str, words: str, records: Records, b
         "seeds": base.seeds,
     }
     rows.append(row)
+    order = [UNCHANGED, POOLED, *CHANGES]
+    rows.sort(key=lambda row: order.index(row["change"]))  # whatever was run first
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(RESULTS, json.dumps(rows, indent=1).encode())
     print(

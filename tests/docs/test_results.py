@@ -20,15 +20,21 @@ GOOD = {
 }
 
 
-@pytest.fixture(scope="module")
-def generator():
+def benchmark(name):
+    """A script of benchmarks/, without running it."""
     folder = ROOT / "benchmarks"
-    sys.path.insert(0, str(folder))  # it has a sibling
-    spec = importlib.util.spec_from_file_location("results", folder / "results.py")
+    sys.path.insert(0, str(folder))  # it has siblings
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up
     spec.loader.exec_module(module)
     sys.path.remove(str(folder))
     return module
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return benchmark("results")
 
 
 def kept(generator, tmp_path, track="next-hour", models=None, change=None, **options):
@@ -68,6 +74,12 @@ def test_the_results_are_of_the_tracks_they_are_named_after(generator):
         assert run["looks"] >= 1
         assert len(run["models"]["latent-track"]["seeds"]) >= 3
         assert {"gru", "lt-deterministic", "lightgbm", *REFERENCES} <= set(run["models"])
+
+
+def test_every_ablation_can_be_run_again(generator):
+    ablations = benchmark("ablations")
+    known = {ablations.UNCHANGED, ablations.POOLED, *ablations.CHANGES}
+    assert {one["change"] for one in generator.load(generator.RESULTS).ablations} <= known
 
 
 def test_every_reference_is_described(generator):
