@@ -24,13 +24,15 @@ from latenttrack.filtering.alarm import PERIOD, Alarm
 from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.guard import NOTHING, Guard, Ruling
+from latenttrack.filtering.keeping import keep, restore
+from latenttrack.filtering.leaps import Leaps
 from latenttrack.filtering.log import Entry, Log
+from latenttrack.filtering.placing import place
 from latenttrack.filtering.program import AnyTrack, Program, Track, is_sound
 
 BUFFER = 96  # steps that a label may come late
 _LONGEST_BUFFER = 100_000
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
-_DAY = 86_400 * 10**9
 
 
 class LiveFilter:
@@ -63,6 +65,7 @@ class LiveFilter:
         self.interval = feed.interval if feed.clock else 1  # in the units of times; None: any
         self.pipeline, self.program = pipeline, program
         self.log = Log(2 * feed.delay + buffer)
+        self.leaps = Leaps(self.log, self.interval, feed.delay)
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
         self._guard = Guard(self.gate, self.log, feed.delay, tuple(map(feed.column, feed.inputs)))
         self.alarm = Alarm(feed.delay, alarm)
@@ -72,7 +75,6 @@ class LiveFilter:
         self._stale = 0  # number of the first step whose run is missing or out of date
         self.surprise = math.nan
         self.begin = ""  # of the next step
-        self.doubted: int | float | None = None  # a time that was too far ahead to be believed at once
         self._nothing = np.zeros(len(pipeline.names), np.float32)
 
     def predict(
@@ -89,19 +91,32 @@ class LiveFilter:
         return self.predict_row(*self.feed.row(x), time=time, id=id)
 
     def predict_row(
-        self, row: np.ndarray, label: float, flags: list[str], *, time: object, id: str | int | None
+        self,
+        row: np.ndarray,
+        label: float,
+        flags: list[str],
+        *,
+        time: object,
+        id: str | int | None = None,
+        trusted: bool = False,
     ) -> Prediction:
-        """The same for an event that `Feed.row` has read: what it said of it comes first."""
+        """The same for an event that `Feed.row` has read: what it said of it comes first.
+
+        A time is `trusted` if it is that of a row of a table: it is never doubted (filtering/leaps.py).
+        """
         newest = self.log.newest
-        when, number = self._place(time, newest, flags)
+        when, number = place(self.feed, self.interval, time, newest, flags)
         if newest is not None and when <= newest.time:
-            return self._late(Entry(number, when, row, id, flags=flags), label)
-        if self.interval is None or (newest is not None and number != newest.number + 1):
-            self._doubt(when)
+            return self._late(Entry(number, when, row, id, flags=flags), label, trusted)
+        if newest is None or self.interval is None or number != newest.number + 1:
+            leapt = not trusted and self.leaps.is_leap(when)
+            if leapt:
+                self._consider(when)
             self._fill_gap(number, when, flags)
             number = self.next_number
-        else:
-            self.doubted = None
+            if leapt:
+                self.leaps.since = number
+        self.leaps.calm()
         return self._next(Entry(number, when, row, id, flags=flags), label)
 
     def absorb(self, past: Series, *, trained: bool = False) -> None:
@@ -184,47 +199,33 @@ class LiveFilter:
         """
         for entry in entries:
             self.log.append(entry)
-        self.belief, self.memory, self.doubted = belief, memory, None
+        self.belief, self.memory = belief, memory
+        self.leaps.calm()
         self._stale = self.next_number
 
     # Steps
 
-    def _place(self, time: object, newest: Entry | None, flags: list[str]) -> tuple[int | float, int]:
-        """Time and number of the step that an event is about; one that is off the grid is flagged."""
-        interval = self.interval
-        if time is None:
-            if self.feed.clock and (newest is None or interval is None):
-                raise LatentTrackError(
-                    "the event has no time: give it one; only later ones of a regular stream may go without."
-                )
-            number = 0 if newest is None else newest.number + 1
-            return 0 if newest is None else newest.time + (interval or 1), number
-        when = self.feed.time(time)
-        if newest is None:
-            return when, 0
-        if interval is None or when == newest.time + interval:
-            return when, newest.number + 1
-        steps = round((when - newest.time) / interval)
-        on_grid = newest.time + steps * interval
-        if on_grid != when:
-            flags.append("off-grid")
-        return on_grid, newest.number + steps
-
-    def _doubt(self, when: int | float) -> None:
-        """Refuse a leap in time, unless the event before was one too.
-
-        After a single wrong time all right ones would come too late. A stream may begin long after its model.
-        """
-        newest, interval = self.log.newest, self.interval
-        leap = 30 * _DAY if interval is None else max(_LONGEST_GAP * interval, _DAY * self.feed.clock)
-        if newest is None or when - newest.time <= leap or not self.counts["events"]:
-            self.doubted = None
-        elif self.doubted is None or not 0 < when - self.doubted <= leap:
-            self.doubted = when
+    def _consider(self, when: int | float) -> None:
+        """Believe a leap in time, and keep what was known before it; or refuse it."""
+        newest = self.log.newest
+        # A stream may begin long after its model.
+        if self.counts["events"] and newest is not None and self.leaps.doubts(when):
             raise LatentTrackError(
                 f"the event of {self.feed.show(when)} comes long after {self.feed.show(newest.time)}, and "
-                "its time may be wrong: correct it; if the next event lies beyond it, that one is believed."
+                "its time may be wrong: correct it; if the next event follows on it, that one is believed."
             )
+        self.leaps.forget()
+        # Of two leaps on each other's heels either may be wrong: the state before both is kept.
+        if self.leaps.before is None:
+            self.leaps.before = keep(self)
+
+    def _go_back(self) -> None:
+        """Undo a leap that was wrong; what was counted stays."""
+        before, counts = self.leaps.before, self.counts
+        assert before is not None
+        self.log.clear()
+        restore(self, before, "what was known before a leap")
+        self.counts = counts
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
         """Advance through the steps that no event came for."""
@@ -262,17 +263,22 @@ class LiveFilter:
         if earlier is not None:
             entry.flags += self._take(earlier, label).flags
 
-    def _late(self, late: Entry, label: float) -> Prediction:
+    def _late(self, late: Entry, label: float, trusted: bool) -> Prediction:
         """An event of a step that has passed: known already, or the filling of a gap."""
         entry = self.log.find(None, late.time)
-        if entry is not None and entry.asked:
-            return self.told(entry)._replace(flags=(*entry.flags, "repeated"))
-        if entry is None or not self._guard.can_run(entry):
+        if entry is None or not (entry.asked or self._guard.can_run(entry)):
+            if not trusted and self.leaps.is_undone_by(late.time):
+                self._go_back()
+                flags, when = [*late.flags, "leap-undone"], self.feed.stamp(late.time)
+                return self.predict_row(late.row, label, flags, time=when, id=late.id, trusted=True)
             self.counts["too-late"] += 1
             raise LatentTrackError(
                 f"the event of {self.feed.show(late.time)} comes too late: its step is no longer kept, "
                 "and it has no influence; send events in order."
             )
+        self.leaps.calm()
+        if entry.asked:
+            return self.told(entry)._replace(flags=(*entry.flags, "repeated"))
         entry.row, entry.id, entry.asked, entry.flags = late.row, late.id, True, [*late.flags, "late"]
         entry.forecast = None
         self.log.index(entry)
@@ -364,7 +370,7 @@ class LiveFilter:
     def _find(self, id: str | int | None, time: object) -> Entry | None:
         entry = self.log.find(id, None if time is None else self.feed.time(time))
         if entry is None and id is None and self.interval is not None:  # it may be a little off the grid
-            entry = self.log.find(None, self._place(time, self.log.newest, [])[0])
+            entry = self.log.find(None, place(self.feed, self.interval, time, self.log.newest, [])[0])
         return entry
 
     def _absence(self, time: object) -> str:

@@ -118,6 +118,11 @@ class Log:
             if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
                 del self._by_id[oldest.id]
 
+    def clear(self) -> None:
+        """Forget all steps."""
+        for known in (self.entries, self._by_id, self._by_time):
+            known.clear()
+
     def index(self, entry: Entry) -> None:
         """Let an entry be found under its id and time."""
         self._by_time[entry.time] = entry.number

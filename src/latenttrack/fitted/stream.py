@@ -84,6 +84,10 @@ class Stream(LiveFilter):
     def run(self, table: object, time: str | None = None) -> dict[str, np.ndarray]:
         """Predict all rows of a table, in compiled passes, with the numbers of event by event.
 
+        No row is refused because it comes long after the one before. One that cannot be taken in, as it
+        comes too late, has NaN in place of numbers and the flag "error:" with the reason. Columns that the
+        model does not use are left out, and not flagged: a table usually has some.
+
         Args:
             table: a dataframe, a dict of columns or a file: the model's inputs by name and, where labels do
                 not come from one of them, the target, which is told after each row.
@@ -270,9 +274,11 @@ def advanced(model: Model, series: Series) -> Model:
     else:
         stream = model.stream()
         for i in range(len(series)):
-            stream.predict(series.x[i], time=series.time[i])
+            stream.predict_row(*stream.feed.row(series.x[i]), time=series.time[i], trusted=True)
             # Known only later, but its step waits for it: `observe` is causal.
             stream.observe(float(series.y[i]), time=series.time[i])
+    # Its streams count from their own beginning.
+    stream.counts = dict.fromkeys(stream.counts, 0)
     return replace(model, start=keep(stream))
 
 
