@@ -49,3 +49,14 @@ def test_infinite_values_of_both_signs_and_sums_beyond_all_numbers_are_told_apar
 def test_an_array_of_another_length_is_refused():
     with pytest.raises(LatentTrackError, match=r"x has shape \(2,\)"):
         Feed(("a", "b", "c"), "y").row(np.zeros(2))
+
+
+def test_times_as_pandas_gives_them():
+    pandas, feed = pytest.importorskip("pandas"), Feed(("a",), "y")
+    seconds = 1_707_012_000
+    expected = feed.time(seconds)
+    for same in (np.int64(seconds), np.float64(seconds), pandas.Timestamp(seconds, unit="s")):
+        assert feed.time(same) == expected
+    for wrong in (pandas.NaT, np.datetime64("NaT"), np.timedelta64(5, "s"), np.bool_(True)):
+        with pytest.raises(LatentTrackError, match="cannot be read"):
+            feed.time(wrong)

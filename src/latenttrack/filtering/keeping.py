@@ -55,6 +55,7 @@ def keep(live: "LiveFilter") -> LiveState:
         "first": log.first,
         "base": None if base is None else base.number,
         "ids": [e.id for e in entries],
+        "also": {str(i): list(e.also) for i, e in enumerate(entries) if e.also},
         "flags": [e.flags for e in entries],
         "begins": [e.begin for e in entries],
         "begin": live.begin,
@@ -135,7 +136,8 @@ def _check(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str,
     for name in ("ids", "flags", "begins"):
         if not isinstance(header[name], list) or len(header[name]) != count:
             raise ValueError(f"it has not as many {name} as steps")
-    if not all(id is None or isinstance(id, str | int) for id in header["ids"]):
+    further = [id for ids in header.get("also", {}).values() for id in ids]
+    if not all(id is None or isinstance(id, str | int) for id in (*header["ids"], *further)):
         raise ValueError("an id is neither text nor a number")
 
 
@@ -164,6 +166,7 @@ def _entry(live: "LiveFilter", i: int, tensors: dict[str, np.ndarray], header: d
         forecast=track,
         pit=float(tensors["pit"][i]),
         log_score=float(tensors["log_score"][i]),
+        also=tuple(header.get("also", {}).get(str(i), ())),
     )
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.keeping import LiveState, keep, restore
 from latenttrack.filtering.log import Log
 
 if TYPE_CHECKING:
-    from latenttrack.filtering.keeping import LiveState
+    from latenttrack.filtering.live import LiveFilter
 
 _FAR = 1000  # usual intervals, where there is no grid
 _SHORTEST = 96  # steps of a grid that nobody doubts, however short the log is
@@ -100,7 +102,7 @@ class Leaps:
         """JSON-safe state, without `before`."""
         return {name: getattr(self, name) for name in ("doubted", "since", "behind", "last")}
 
-    def restore(self, state: dict[str, Any], before: "LiveState | None") -> None:
+    def restore(self, state: dict[str, Any], before: LiveState | None) -> None:
         """The state that `to_dict` gave."""
         times = [state["last"], *([] if state["doubted"] is None else [state["doubted"]])]
         if not all(type(time) in (int, float) for time in times):
@@ -113,3 +115,27 @@ class Leaps:
             return ahead > max(self._reach, _SHORTEST) * self._interval
         times = [entry.time for entry in self._log.entries]
         return len(times) >= _FEWEST and bool(ahead > _FAR * np.median(np.diff(times)))
+
+
+def consider_leap(live: "LiveFilter", when: int | float) -> None:
+    """Believe a leap in time, and keep what was known before it; or refuse it."""
+    newest, leaps = live.log.newest, live.leaps
+    # A stream may begin long after its model.
+    if live.counts["events"] and newest is not None and leaps.doubts(when):
+        raise LatentTrackError(
+            f"the event of {live.feed.show(when)} comes long after {live.feed.show(newest.time)}, and "
+            "its time may be wrong: correct it; if the next event follows on it, that one is believed."
+        )
+    leaps.forget()
+    # Of two leaps on each other's heels either may be wrong: the state before both is kept.
+    if leaps.before is None:
+        leaps.before = keep(live)
+
+
+def undo_leap(live: "LiveFilter") -> None:
+    """Go back to before a leap that was wrong; what was counted stays."""
+    before, counts = live.leaps.before, live.counts
+    assert before is not None
+    live.log.clear()
+    restore(live, before, "what was known before a leap")
+    live.counts = counts

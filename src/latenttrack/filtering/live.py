@@ -21,11 +21,11 @@ from latenttrack.data.matching import shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD, Alarm
-from latenttrack.filtering.answers import Observed, Prediction
+from latenttrack.filtering.answers import Observed, Prediction, told
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.guard import NOTHING, Guard, Ruling
-from latenttrack.filtering.keeping import keep, restore
-from latenttrack.filtering.leaps import Leaps
+from latenttrack.filtering.ids import as_id
+from latenttrack.filtering.leaps import Leaps, consider_leap, undo_leap
 from latenttrack.filtering.log import Entry, Log
 from latenttrack.filtering.placing import place
 from latenttrack.filtering.program import AnyTrack, Program, Track, is_sound
@@ -78,7 +78,7 @@ class LiveFilter:
         self._nothing = np.zeros(len(pipeline.names), np.float32)
 
     def predict(
-        self, x: Mapping[str, Any] | np.ndarray, *, time: object = None, id: str | int | None = None
+        self, x: Mapping[str, Any] | np.ndarray, *, time: object = None, id: object = None
     ) -> Prediction:
         """The distribution of the label of this step, before it is known.
 
@@ -86,9 +86,9 @@ class LiveFilter:
             x: measurements by name, or all F of them in the order of `feed.inputs`. What is missing or not a
                 number is predicted without, and flagged.
             time: of the step; None: one step after the last.
-            id: under which its label will come; by default labels are matched by time.
+            id: text or a whole number under which its label will come; by default labels are matched by time.
         """
-        return self.predict_row(*self.feed.row(x), time=time, id=id)
+        return self.predict_row(*self.feed.row(x), time=time, id=as_id(id))
 
     def predict_row(
         self,
@@ -111,7 +111,7 @@ class LiveFilter:
         if newest is None or self.interval is None or number != newest.number + 1:
             leapt = not trusted and self.leaps.is_leap(when)
             if leapt:
-                self._consider(when)
+                consider_leap(self, when)
             self._fill_gap(number, when, flags)
             number = self.next_number
             if leapt:
@@ -165,18 +165,18 @@ class LiveFilter:
         self._stale = self.next_number if base is None else base
         self._run_stale()
 
-    def observe(self, y: object, *, time: object = None, id: str | int | None = None) -> Observed:
+    def observe(self, y: object, *, time: object = None, id: object = None) -> Observed:
         """The label of a step is known; say which step by the id or the time of its event.
 
         Args:
             y: the label; None or NaN says that it will never come.
             time: of its step.
-            id: of its step.
+            id: of its step; if both are given they must agree.
         """
         if id is None and time is None:
             raise LatentTrackError("a label needs the id or the time of its step: give one of them.")
         label = self.feed.label(y)
-        entry = self._find(id, time)
+        entry = self._find(as_id(id), time)
         if entry is None:
             status = "unmatched" if id is not None else self._absence(time)
             self.counts[status] += 1
@@ -204,28 +204,6 @@ class LiveFilter:
         self._stale = self.next_number
 
     # Steps
-
-    def _consider(self, when: int | float) -> None:
-        """Believe a leap in time, and keep what was known before it; or refuse it."""
-        newest = self.log.newest
-        # A stream may begin long after its model.
-        if self.counts["events"] and newest is not None and self.leaps.doubts(when):
-            raise LatentTrackError(
-                f"the event of {self.feed.show(when)} comes long after {self.feed.show(newest.time)}, and "
-                "its time may be wrong: correct it; if the next event follows on it, that one is believed."
-            )
-        self.leaps.forget()
-        # Of two leaps on each other's heels either may be wrong: the state before both is kept.
-        if self.leaps.before is None:
-            self.leaps.before = keep(self)
-
-    def _go_back(self) -> None:
-        """Undo a leap that was wrong; what was counted stays."""
-        before, counts = self.leaps.before, self.counts
-        assert before is not None
-        self.log.clear()
-        restore(self, before, "what was known before a leap")
-        self.counts = counts
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
         """Advance through the steps that no event came for."""
@@ -268,7 +246,7 @@ class LiveFilter:
         entry = self.log.find(None, late.time)
         if entry is None or not (entry.asked or self._guard.can_run(entry)):
             if not trusted and self.leaps.is_undone_by(late.time):
-                self._go_back()
+                undo_leap(self)
                 flags, when = [*late.flags, "leap-undone"], self.feed.stamp(late.time)
                 return self.predict_row(late.row, label, flags, time=when, id=late.id, trusted=True)
             self.counts["too-late"] += 1
@@ -278,7 +256,10 @@ class LiveFilter:
             )
         self.leaps.calm()
         if entry.asked:
-            return self.told(entry)._replace(flags=(*entry.flags, "repeated"))
+            if late.id is not None:
+                self.log.rename(entry, late.id)
+            said = self.told(entry)
+            return said._replace(id=said.id if late.id is None else late.id, flags=(*entry.flags, "repeated"))
         entry.row, entry.id, entry.asked, entry.flags = late.row, late.id, True, [*late.flags, "late"]
         entry.forecast = None
         self.log.index(entry)
@@ -351,26 +332,26 @@ class LiveFilter:
     def told(self, entry: Entry) -> Prediction:
         """What was said about a step."""
         assert entry.report is not None
-        mean, sd, aleatoric, epistemic, *quantiles = entry.report
-        return Prediction(
-            entry.number,
-            self.feed.show(entry.time),
-            entry.id,
-            mean,
-            sd,
-            dict(zip(self.levels, quantiles, strict=True)),
-            aleatoric,
-            epistemic,
-            self.surprise,
-            tuple(entry.flags),
-        )
+        time = self.feed.show(entry.time)
+        return told(entry.number, time, entry.id, entry.report, self.levels, self.surprise, entry.flags)
 
     # Labels
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
-        entry = self.log.find(id, None if time is None else self.feed.time(time))
-        if entry is None and id is None and self.interval is not None:  # it may be a little off the grid
-            entry = self.log.find(None, place(self.feed, self.interval, time, self.log.newest, [])[0])
+        """The step of an id or, without one, of a time."""
+        when = None if time is None else self.feed.time(time)
+        entry = self.log.find(id, when)
+        if when is None or (entry is not None and entry.time == when):
+            return entry
+        # It may be a little off the grid.
+        when = place(self.feed, self.interval, time, self.log.newest, [])[0]
+        if id is None:
+            return self.log.find(None, when)
+        if entry is not None and entry.time != when:
+            raise LatentTrackError(
+                f"the label has the id of step {entry.number} ({self.feed.show(entry.time)}) and the time of "
+                f"another ({self.feed.show(when)}): give one of them, or those of the same step."
+            )
         return entry
 
     def _absence(self, time: object) -> str:
