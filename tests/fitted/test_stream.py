@@ -252,6 +252,18 @@ def test_past_and_advance_are_the_stream_itself(model, raw):
     np.testing.assert_allclose(means(twice), means(found[cut:]), rtol=1e3 * EPS, atol=1e3 * EPS)
 
 
+@pytest.mark.parametrize("buffer", [1, 20, 96, 500])
+def test_a_stream_begins_with_any_buffer(model, raw, tmp_path, buffer):
+    """Shorter or longer than what the model has kept of its own data: the forecasts are the same."""
+    advanced, rest = model.advance(raw.select(np.arange(140))), raw.select(np.arange(140, len(raw)))
+    stream, found = live(advanced, rest, range(10), buffer=buffer)
+    assert found == live(advanced, rest, range(10))[1]
+    assert len(stream.log) <= stream.log.capacity == 2 * raw.delay + buffer
+    stream.snapshot(tmp_path / "s.state")
+    resumed = lt.resume(tmp_path / "s.state", advanced)
+    assert resumed.predict(rest.x[10], time=rest.time[10]) == stream.predict(rest.x[10], time=rest.time[10])
+
+
 def test_a_model_file_keeps_where_its_streams_begin(model, raw, tmp_path):
     advanced = model.advance(raw.select(np.arange(140)))
     advanced.save(tmp_path / "m.lt")

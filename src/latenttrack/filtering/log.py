@@ -115,12 +115,21 @@ class Log:
         self.entries.append(entry)
         self.index(entry)
         if len(self.entries) > self.capacity:
-            oldest = self.entries.pop(0)
-            # An id or a time that was used again belongs to its newest step.
-            if self._by_time.get(oldest.time) == oldest.number:
-                del self._by_time[oldest.time]
-            if oldest.id is not None:
-                self._forget(oldest, oldest.id, *oldest.also)
+            self._drop_oldest()
+
+    def resize(self, capacity: int) -> None:
+        """Keep more steps from now on, or fewer: then the oldest leave."""
+        self.capacity = capacity
+        while len(self.entries) > capacity:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest = self.entries.pop(0)
+        # An id or a time that was used again belongs to its newest step.
+        if self._by_time.get(oldest.time) == oldest.number:
+            del self._by_time[oldest.time]
+        if oldest.id is not None:
+            self._forget(oldest, oldest.id, *oldest.also)
 
     def clear(self) -> None:
         """Forget all steps."""

@@ -79,7 +79,11 @@ class Stream(LiveFilter):
         if past is not None:
             self.absorb(past, trained=model.trained_on(past))
         elif model.start is not None:
+            # The model may have kept more steps than this buffer does: they leave when all is run.
+            capacity, kept = self.log.capacity, np.size(model.start.tensors.get("time", ()))
+            self.log.resize(max(capacity, kept))
             restore(self, model.start, "the model's own start")
+            self.log.resize(capacity)
 
     def run(self, table: object, time: str | None = None) -> dict[str, np.ndarray]:
         """Predict all rows of a table, in compiled passes, with the numbers of event by event.
