@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from latenttrack.filtering.live import LiveFilter
 
 _FAR = 1000  # usual intervals, where there is no grid
+_UNUSUAL = 10.0  # mean intervals, likewise, after which a state is kept to go back to
 _SHORTEST = 96  # steps of a grid that nobody doubts, however short the log is
 _FEWEST = 8  # steps from which it is known what is usual
 _BACK = 3  # events in a row that undo a leap
@@ -56,17 +57,19 @@ class Leaps:
         entries = self._log.entries
         if not entries:
             return True
-        newest = entries[-1].time
-        # Without a grid no event can come in between: longer than all that is kept is a leap.
-        reach = newest - entries[0].time if self._interval is None else self._reach * self._interval
-        return when - newest > reach
+        ahead = when - entries[-1].time
+        if self._interval is not None:
+            return ahead > self._reach * self._interval
+        # Without a grid no event can come in between: whatever is unusual may have to be undone.
+        return float(ahead) * len(entries) > _UNUSUAL * float(entries[-1].time - entries[0].time)
 
     def has_leap(self, times: np.ndarray) -> bool:
         """Whether one of N times in a row, of a stream without a grid, is a leap."""
         known = np.concatenate([[entry.time for entry in self._log.entries], times])
         at = np.arange(len(known) - len(times), len(known))
-        newest, oldest = known[at - 1], known[np.maximum(at - self._log.capacity, 0)]
-        return bool(np.any(known[at] - newest > newest - oldest))
+        first = np.maximum(at - self._log.capacity, 0)
+        ahead, passed = known[at] - known[at - 1], known[at - 1] - known[first]
+        return bool(np.any(ahead.astype(float) * (at - first) > _UNUSUAL * passed.astype(float)))
 
     def doubts(self, when: int | float) -> bool:
         """Whether a leap is to be refused: it is long, and the event before was not one to about there."""
