@@ -1,7 +1,7 @@
 """What a live filter says to an event and to a label."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -31,21 +31,6 @@ class Prediction(NamedTuple):
     epistemic: float
     surprise: float
     flags: tuple[str, ...]
-
-
-def told(
-    number: int,
-    time: str | float,
-    id: str | int | None,
-    report: Sequence[float],
-    levels: Iterable[float],
-    surprise: float,
-    flags: Iterable[str],
-) -> Prediction:
-    """What is said about a step, from what its program reports (filtering/program.py)."""
-    mean, sd, aleatoric, epistemic, *quantiles = report
-    known = dict(zip(levels, quantiles, strict=True))
-    return Prediction(number, time, id, mean, sd, known, aleatoric, epistemic, surprise, tuple(flags))
 
 
 def refused(

@@ -11,11 +11,11 @@ LONGEST_ID = 256
 
 def as_id(id: Any) -> str | int | None:
     """An id as it is kept: text, or a whole number of any type, such as numpy's; None for none."""
-    if id is None:
-        return None
     # Ids are kept in snapshots, as many as there are steps: they must be short.
+    if id is None or (type(id) is str and len(id) <= LONGEST_ID):  # nearly always
+        return id
     if isinstance(id, str) and len(id) <= LONGEST_ID:
-        return id if type(id) is str else str(id)
+        return str(id)
     if not isinstance(id, bool) and hasattr(id, "__index__"):
         try:
             number = operator.index(id)

@@ -21,7 +21,7 @@ from latenttrack.data.matching import shown
 from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.alarm import PERIOD, Alarm
-from latenttrack.filtering.answers import Observed, Prediction, told
+from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.guard import NOTHING, Guard, Ruling
 from latenttrack.filtering.ids import as_id
@@ -332,8 +332,19 @@ class LiveFilter:
     def told(self, entry: Entry) -> Prediction:
         """What was said about a step."""
         assert entry.report is not None
-        time = self.feed.show(entry.time)
-        return told(entry.number, time, entry.id, entry.report, self.levels, self.surprise, entry.flags)
+        mean, sd, aleatoric, epistemic, *quantiles = entry.report
+        return Prediction(
+            entry.number,
+            self.feed.show(entry.time),
+            entry.id,
+            mean,
+            sd,
+            dict(zip(self.levels, quantiles, strict=True)),
+            aleatoric,
+            epistemic,
+            self.surprise,
+            tuple(entry.flags),
+        )
 
     # Labels
 

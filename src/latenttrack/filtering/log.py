@@ -128,8 +128,10 @@ class Log:
         # An id or a time that was used again belongs to its newest step.
         if self._by_time.get(oldest.time) == oldest.number:
             del self._by_time[oldest.time]
-        if oldest.id is not None:
-            self._forget(oldest, oldest.id, *oldest.also)
+        if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
+            del self._by_id[oldest.id]
+        if oldest.also:
+            self._forget(oldest, *oldest.also)
 
     def clear(self) -> None:
         """Forget all steps."""
