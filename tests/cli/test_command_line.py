@@ -3,6 +3,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,23 @@ def boom(how):
 
 def run(*arguments, **options):
     return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["models", "--help"])
+def test_output_without_room_is_one_sentence(command):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "latenttrack", command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("latenttrack: cannot write standard output: No space left")
+    assert done.stderr.count("\n") == 1
 
 
 def latenttrack(*arguments):

@@ -75,3 +75,14 @@ def test_a_count_since_1970_as_text_is_no_date_without_hyphens():
 def test_other_texts_are_no_time(text):
     with pytest.raises(LatentTrackError, match="cannot be read"):
         Feed(("a",), "y").time(text)
+
+
+def test_times_as_pandas_gives_them():
+    pandas, feed = pytest.importorskip("pandas"), Feed(("a",), "y")
+    seconds = 1_707_012_000
+    expected = feed.time(seconds)
+    for same in (np.int64(seconds), np.float64(seconds), pandas.Timestamp(seconds, unit="s")):
+        assert feed.time(same) == expected
+    for wrong in (pandas.NaT, np.datetime64("NaT"), np.timedelta64(5, "s"), np.bool_(True)):
+        with pytest.raises(LatentTrackError, match="cannot be read"):
+            feed.time(wrong)

@@ -136,6 +136,61 @@ def test_what_becomes_of_labels(model, raw):
         stream.observe(1.0)
 
 
+def test_an_event_that_comes_again_under_another_id(model, raw, tmp_path):
+    """Either id leads to its step, also after a restart, until the step is gone."""
+    stream = without_source(model).stream(buffer=5)
+    first = stream.predict(raw.x[0], time=raw.time[0], id="a")
+    again = stream.predict(raw.x[0], time=raw.time[0], id="b")
+    assert again == first._replace(id="b", flags=("repeated",))
+    assert stream.predict(raw.x[0], time=raw.time[0]).id == "a"
+    stream.snapshot(tmp_path / "s.state")
+    for each in (stream, lt.resume(tmp_path / "s.state", stream.model)):
+        assert (each.observe(1.0, id="b").status, each.observe(1.0, id="a").status) == ("taken", "repeated")
+        for t in range(100):  # as many ids as somebody likes, but not all of them are kept
+            each.predict(raw.x[0], time=raw.time[0], id=t)
+        assert [each.observe(1.0, id=t).status for t in ("a", 99, 50)] == [
+            "repeated",
+            "repeated",
+            "unmatched",
+        ]
+        for t in range(1, 30):
+            each.predict(raw.x[t], time=raw.time[t])
+        assert each.observe(1.0, id=99).status == each.observe(1.0, id="a").status == "unmatched"
+        assert not each.log._by_id
+
+
+def test_a_label_whose_id_and_time_disagree_is_refused(model, raw):
+    stream = without_source(model).stream()
+    for t in range(5):
+        stream.predict(raw.x[t], time=raw.time[t], id=f"e{t}")
+    with pytest.raises(lt.LatentTrackError, match=r"the id of step 3 .* and the time of another .*T02:00"):
+        stream.observe(1.0, id="e3", time=raw.time[2])
+    assert stream.counts["labels"] == 0
+    assert stream.observe(1.0, id="e3", time=raw.time[3]).number == 3
+    assert stream.observe(1.0, id="e2", time=raw.time[2] + np.timedelta64(60, "s")).number == 2
+
+
+@pytest.mark.parametrize("id", [np.int64(5), np.uint8(5), np.str_("a"), 5, "a"])
+def test_ids_of_numpy_are_ids(model, raw, tmp_path, id):
+    stream = without_source(model).stream()
+    assert stream.predict(raw.x[0], time=raw.time[0], id=id).id == id
+    stream.snapshot(tmp_path / "s.state")
+    stream = lt.resume(tmp_path / "s.state", stream.model)
+    assert stream.observe(1.0, id=id).status == "taken"
+
+
+@pytest.mark.parametrize(
+    "id", [5.0, ("a", 1), [1], True, np.zeros(2), np.array([3, 4]), 2**64, "x" * 300, b"a"]
+)
+def test_other_ids_are_refused_at_once(model, raw, id):
+    stream = without_source(model).stream()
+    with pytest.raises(lt.LatentTrackError, match="neither text"):
+        stream.predict(raw.x[0], time=raw.time[0], id=id)
+    with pytest.raises(lt.LatentTrackError, match="neither text"):
+        stream.observe(1.0, id=id)
+    assert stream.next_number == 0
+
+
 def test_a_gap_is_advanced_step_by_step(model, raw):
     """Missing rows are what they are offline: rows without measurements."""
     rows = [t for t in range(60) if t not in (20, 21, 22, 40)]
@@ -195,6 +250,18 @@ def test_past_and_advance_are_the_stream_itself(model, raw):
     half = raw.select(np.arange(80)), raw.select(np.arange(80, cut))
     _, twice = live(model.advance(half[0]).advance(half[1]), rest)
     np.testing.assert_allclose(means(twice), means(found[cut:]), rtol=1e3 * EPS, atol=1e3 * EPS)
+
+
+@pytest.mark.parametrize("buffer", [1, 20, 96, 500])
+def test_a_stream_begins_with_any_buffer(model, raw, tmp_path, buffer):
+    """Shorter or longer than what the model has kept of its own data: the forecasts are the same."""
+    advanced, rest = model.advance(raw.select(np.arange(140))), raw.select(np.arange(140, len(raw)))
+    stream, found = live(advanced, rest, range(10), buffer=buffer)
+    assert found == live(advanced, rest, range(10))[1]
+    assert len(stream.log) <= stream.log.capacity == 2 * raw.delay + buffer
+    stream.snapshot(tmp_path / "s.state")
+    resumed = lt.resume(tmp_path / "s.state", advanced)
+    assert resumed.predict(rest.x[10], time=rest.time[10]) == stream.predict(rest.x[10], time=rest.time[10])
 
 
 def test_a_model_file_keeps_where_its_streams_begin(model, raw, tmp_path):

@@ -334,3 +334,9 @@ def test_self_containing_header_is_refused(tmp_path):
     header["self"] = header
     with pytest.raises(LatentTrackError, match="not plain JSON"):
         write_tensors(tmp_path / "file.lt", {}, header, "model")
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", ["m.lt"]])
+def test_what_is_no_name_of_a_file_is_refused(path):
+    with pytest.raises(LatentTrackError, match="named by a text or a path"):
+        read_tensors(path, "model")

@@ -7,6 +7,7 @@ what was written is with the system when `write` returns.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import select
 import signal
@@ -59,14 +60,18 @@ class Lines:
         descriptor: open for reading.
         longest: bytes of a line; of a longer one only as many are given.
         stop: what ends the waiting.
+        growing: whether a file that ends in the middle of a line is read again later: that line is left then.
 
     Attributes:
+        rereadable: whether it is a file, which can be read again.
         ended: whether there will be no more.
+        torn: whether the end of the file was left because its line is not whole.
     """
 
-    def __init__(self, descriptor: int, longest: int, stop: Stop):
+    def __init__(self, descriptor: int, longest: int, stop: Stop, *, growing: bool = False):
         self._descriptor, self._longest, self._stop = descriptor, longest, stop
-        self._rereadable = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._growing, self.torn = growing, False
+        self.rereadable = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._buffer, self._searched = bytearray(), 0
         self._head: bytes | None = None  # beginning of a line that is too long
         self._end_of_input = False
@@ -75,7 +80,7 @@ class Lines:
     @property
     def holds_more(self) -> bool:
         """Whether whole lines were taken from a pipe that nobody else can read again."""
-        return not self._rereadable and self._buffer.find(b"\n", self._searched) >= 0
+        return not self.rereadable and self._buffer.find(b"\n", self._searched) >= 0
 
     def read(self, timeout: float | None = None) -> bytes | None:
         """The next line without its end; None if it is not there in time, at a signal, and at the end.
@@ -88,7 +93,8 @@ class Lines:
             if end >= 0:
                 return self._cut(end)
             if self._end_of_input:
-                self.ended = not self._buffer and self._head is None
+                self.torn = self._growing and self.rereadable and self._is_torn()
+                self.ended = self.torn or (not self._buffer and self._head is None)
                 return None if self.ended else self._cut(len(self._buffer))
             if len(self._buffer) > self._longest:
                 self._head = self._head or bytes(self._buffer[: self._longest])
@@ -119,6 +125,15 @@ class Lines:
             end = self._buffer.index(b"\n", end) + 1
         del self._buffer[:end]
         self._searched = 0
+
+    def _is_torn(self) -> bool:
+        """Whether what is left without an end of line was cut off in the middle."""
+        if self._head is not None:
+            return True
+        try:
+            return bool(self._buffer.strip()) and not isinstance(json.loads(self._buffer), dict)
+        except (ValueError, RecursionError):
+            return True
 
     def _cut(self, end: int) -> bytes:
         line = bytes(self._buffer[: min(end, self._longest)]) if self._head is None else self._head

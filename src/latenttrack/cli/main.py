@@ -1,12 +1,13 @@
 """The `latenttrack` command: finds a subcommand, runs it, and turns failures into one sentence and a code."""
 
+import errno
 import os
 import signal
 import sys
 import threading
 import traceback
 from importlib import import_module
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 import click
 
@@ -84,10 +85,14 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt) as error:
         _fail(str(error) or "interrupted", code=130)
     except BrokenPipeError:
-        # Python flushes once more on its way out, which must not fail either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
     except Exception as error:
+        if _is_of_output(error):
+            _drop_output()
+            _fail(
+                f"cannot write standard output: {error.strerror}; free some space, or write elsewhere", code=2
+            )
         _fail(
             f"unexpected {type(error).__name__}: this is a bug in latenttrack; please report it, "
             "with what the same command prints when LATENTTRACK_DEBUG=1 is set",
@@ -95,6 +100,17 @@ def main() -> NoReturn:
         )
     # click gives the code of an early exit (such as --help) as the result; commands themselves return None.
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _is_of_output(error: Exception) -> TypeGuard[OSError]:
+    """Whether there is no room for what a command prints; files of a name tell that themselves."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return isinstance(error, OSError) and error.filename is None and error.errno in full
+
+
+def _drop_output() -> None:
+    """Write what is left to nowhere: Python flushes once more on its way out, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _repeat_a_lost_interrupt(lost: "sys.UnraisableHookArgs") -> None:

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
+
 from latenttrack.cli.lines import Lines, Output, Stop
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.batch import PIECE
@@ -46,6 +48,7 @@ class Session:
         self._snapshot, self._every, self._strict = snapshot, every, strict
         self._read, self._digest = 0, hashlib.sha256()
         self._head: list[str] = []
+        self._named = False  # whether one of these lines has a time or an id
         self._saved, self._unsaved = time.monotonic(), False
         self._alone = 0  # lines to come that are answered one by one
 
@@ -64,6 +67,8 @@ class Session:
                 # Now, so that a place where nothing can be written is known before the first answer.
                 self._save()
             self._answer_all()
+            if self._lines.torn:
+                _tell(f"line {self._read + 1} is not whole yet, and is left for the next run")
         except BrokenPipeError:
             # The last answer did not arrive: the snapshot before it stays.
             return
@@ -124,6 +129,7 @@ class Session:
         self._digest.update(line + b"\n")
         if len(self._head) < _HEAD:
             self._head.append(_mark(line))
+            self._named = self._named or _is_named(line)
 
     def _go_on(self) -> bool:
         """Drop what was written since the snapshot; skip what was answered before if the input begins anew.
@@ -134,6 +140,8 @@ class Session:
         extra = self._live.extra
         self._out.go_on(extra.get("written"), extra.get("tail"))
         read, head = extra.get("read", 0), extra.get("head", [])
+        if not self._lines.rereadable and not extra.get("named", True):
+            return True  # a pipe with lines that could as well be new
         same: list[bytes] = []  # the first lines, while they may be those of before
         while self._read < read:
             line = self._lines.read()
@@ -145,7 +153,8 @@ class Session:
                 same.append(line)
                 if _mark(line) != head[len(same) - 1]:
                     # Not the input from its beginning, but what comes next.
-                    self._read, self._digest, self._head = 0, hashlib.sha256(), []
+                    self._read, self._digest = 0, hashlib.sha256()
+                    self._head, self._named = [], False
                     for each in same:
                         self._answer(each)
                     return True
@@ -157,14 +166,21 @@ class Session:
                 f"the input begins as the one that {self._snapshot} was taken from, but is another one by "
                 f"line {self._read}: give the same input, or delete the snapshot to begin anew."
             )
+        _tell(f"skipped {self._read} line{'s' * (self._read > 1)} that were answered before")
         return True
 
     def _save(self) -> None:
         if self._snapshot is None:
             return
         written, tail = self._out.keep()
-        state: dict[str, Any] = {"read": self._read, "head": self._head, "digest": self._digest.hexdigest()}
-        self._live.extra = {**state, "written": written, "tail": tail}
+        self._live.extra = {
+            "read": self._read,
+            "head": self._head,
+            "named": self._named,
+            "digest": self._digest.hexdigest(),
+            "written": written,
+            "tail": tail,
+        }
         self._live.snapshot(self._snapshot)
         self._saved, self._unsaved = time.monotonic(), False
 
@@ -175,3 +191,16 @@ def _line(said: dict[str, Any]) -> bytes:
 
 def _mark(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()[:16]
+
+
+def _is_named(line: bytes) -> bool:
+    """Whether a line says which step it is about: the same words for another step would be another line."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and (event.get("time") is not None or event.get("id") is not None)
+
+
+def _tell(sentence: str) -> None:
+    click.echo(f"latenttrack: {sentence}", err=True)

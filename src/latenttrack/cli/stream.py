@@ -106,9 +106,8 @@ def stream(
         else:
             live = fitted.stream(**choices)
         out = Output(out_of, "standard output" if target == "-" else repr(target), shared=target == "-")
-        session = Session(
-            live, Lines(into, _LONGEST, stop), out, stop, snapshot=snapshot, every=every, strict=strict
-        )
+        lines = Lines(into, _LONGEST, stop, growing=snapshot is not None)
+        session = Session(live, lines, out, stop, snapshot=snapshot, every=every, strict=strict)
         with stop.listening():
             session.run(resumed)
 

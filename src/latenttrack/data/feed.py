@@ -270,10 +270,12 @@ def to_nanoseconds(value: object) -> int:
         if ticks is not None:
             return ticks
     found = None
+    if isinstance(value, np.generic) and value.dtype.kind in "iu":
+        value = value.item()
     with contextlib.suppress(ValueError, OverflowError):
         found = _microseconds(value)
     # What nanoseconds can hold reaches from 1678 to 2262.
-    if found is None or abs(found) > 2**63 // 1000 - 1:
+    if found is None or not abs(found) <= 2**63 // 1000 - 1:  # pandas' NaT is a datetime, and no number
         raise LatentTrackError(
             f"the time {shown(value)} cannot be read: write it like 2026-01-31T06:00:00, or as seconds (or "
             "milliseconds) since 1970."

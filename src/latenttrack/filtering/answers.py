@@ -1,6 +1,7 @@
 """What a live filter says to an event and to a label."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _DIGITS = 7  # of a float32
@@ -46,6 +47,14 @@ class Prediction(NamedTuple):
     epistemic: float
     surprise: float
     flags: tuple[str, ...]
+
+
+def refused(
+    time: str | float, id: str | int | None, levels: Iterable[float], flags: Iterable[str]
+) -> Prediction:
+    """What is said of an event that could not be taken in: it has no step, and no numbers."""
+    nan = math.nan
+    return Prediction(-1, time, id, nan, nan, dict.fromkeys(levels, nan), nan, nan, nan, tuple(flags))
 
 
 class Observed(NamedTuple):

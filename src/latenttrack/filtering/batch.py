@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from latenttrack.data.features import PipelineState
-from latenttrack.filtering.answers import Observed, Prediction
+from latenttrack.errors import LatentTrackError
+from latenttrack.filtering.answers import Observed, Prediction, refused
 from latenttrack.filtering.live import LiveFilter
 from latenttrack.filtering.log import Entry
 from latenttrack.filtering.program import is_sound
@@ -53,21 +54,23 @@ class Events(NamedTuple):
 
 
 def run_events(live: LiveFilter, events: Events) -> list[Prediction]:
-    """Predict N events, each before its label is known, and learn from their labels."""
+    """Predict the N rows of a table, each before its label is known, and learn from their labels."""
     found: list[Prediction] = []
     for begin in range(0, len(events.time), PIECE):
         part = events.part(begin, begin + PIECE)
-        answers = run_piece(live, part)
+        answers = run_piece(live, part, trusted=True)
         found += _one_by_one(live, part) if answers is None else [prediction for prediction, _ in answers]
     return found
 
 
-def run_piece(live: LiveFilter, events: Events) -> list[tuple[Prediction, Observed]] | None:
+def run_piece(
+    live: LiveFilter, events: Events, trusted: bool = False
+) -> list[tuple[Prediction, Observed]] | None:
     """The answers to `PIECE` events in one pass; None, and no change, if they must be run one by one.
 
-    An event without a label is answered by `Observed("missing")`.
+    An event without a label is answered by `Observed("missing")`. For `trusted` see `LiveFilter.predict_row`.
     """
-    return _Piece(live, events).run() if len(events.time) == PIECE else None
+    return _Piece(live, events, trusted).run() if len(events.time) == PIECE else None
 
 
 def _one_by_one(live: LiveFilter, events: Events) -> list[Prediction]:
@@ -75,7 +78,11 @@ def _one_by_one(live: LiveFilter, events: Events) -> list[Prediction]:
     for time, row, label, source, flags, id in zip(*events, strict=True):
         when = live.feed.stamp(time.item())
         # Not as numbers by name: what was wrong with the values themselves would be lost.
-        answers.append(live.predict_row(row, float(source), list(flags), time=when, id=id))
+        try:
+            said = live.predict_row(row, float(source), list(flags), time=when, id=id, trusted=True)
+        except LatentTrackError as error:  # told in its place: those of the other rows are not lost
+            said = refused(live.feed.show(time.item()), id, live.levels, [*flags, f"error:{error}"])
+        answers.append(said)
         if not math.isnan(label):
             live.observe(float(label), time=when)
     return answers
@@ -84,8 +91,8 @@ def _one_by_one(live: LiveFilter, events: Events) -> list[Prediction]:
 class _Piece:
     """One pass: nothing of the live filter changes before it is known that nothing was out of order."""
 
-    def __init__(self, live: LiveFilter, events: Events):
-        self.live, self.events = live, events
+    def __init__(self, live: LiveFilter, events: Events, trusted: bool):
+        self.live, self.events, self.trusted = live, events, trusted
         self.first = live.next_number
 
     def run(self) -> list[tuple[Prediction, Observed]] | None:
@@ -121,6 +128,8 @@ class _Piece:
             return False
         steps = np.diff(np.concatenate([[newest.time], events.time]))
         regular = np.all(steps > 0) if interval is None else np.all(steps == interval)
+        if interval is None and not self.trusted and live.leaps.has_leap(events.time):
+            return False
         limits = np.array(live.gate.limits[:-1]).reshape(-1, 2)
         outside = (events.row < limits[:, 0]) | (events.row > limits[:, 1])
         quiet = not live.gate.active or not any(run.length or run.open for run in live.gate.runs)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _NUMBERS = ("label", "stand_in", "pit", "log_score")
 _MARKS = ("asked", "held")
 _WORDS = ("belief", "origin", "said")
+_BEFORE = "before."  # what was known before a leap in time, a state of its own
 
 
 class LiveState(NamedTuple):
@@ -30,10 +31,11 @@ class LiveState(NamedTuple):
 def keep(live: "LiveFilter") -> LiveState:
     """The state of a live filter."""
     live.settle()
+    live.leaps.forget()
     log, base = live.log, _base(live)
     entries = log.entries
     belief, memory = (live.belief, live.memory) if base is None else (base.belief, base.memory)
-    split = live.program.split
+    split, earlier = live.program.split, live.leaps.before
     tensors = {
         "belief": split(belief)[0],
         "origin": split(live.origin)[0],
@@ -47,15 +49,17 @@ def keep(live: "LiveFilter") -> LiveState:
         "features": np.array([e.features for e in entries], np.float32),
         "given": np.array([e.forecast is not None for e in entries], bool),
         "said": _stacked([None if e.forecast is None else split(e.forecast)[1] for e in entries]),
+        **{_BEFORE + name: array for name, array in (earlier.tensors if earlier else {}).items()},
     }
     header = {
         "first": log.first,
         "base": None if base is None else base.number,
         "ids": [e.id for e in entries],
+        "also": {str(i): list(e.also) for i, e in enumerate(entries) if e.also},
         "flags": [e.flags for e in entries],
         "begins": [e.begin for e in entries],
         "begin": live.begin,
-        "doubted": live.doubted,
+        "leaps": {**live.leaps.to_dict(), "before": earlier and earlier.header},
         "surprise": None if math.isnan(live.surprise) else live.surprise,
         "counts": live.counts,
         "gate": live.gate.to_dict(),
@@ -84,6 +88,15 @@ def restore(live: "LiveFilter", state: LiveState, source: str) -> None:
 
 
 def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    # A model of an earlier version begins without leaps.
+    leaps = header.get("leaps") or {**live.leaps.to_dict(), "before": None}
+    before = None
+    if leaps["before"] is not None:
+        own = {n[len(_BEFORE) :]: array for n, array in tensors.items() if n.startswith(_BEFORE)}
+        before = LiveState(own, leaps["before"])
+        # It may be needed: that it fits is known now.
+        _restore(live, *before)
+        live.log.clear()
     _check(live, tensors, header)
     belief, origin = (live.program.join(tensors[name], None) for name in ("belief", "origin"))
     count = sum(name.startswith("memory.") for name in tensors)
@@ -94,7 +107,8 @@ def _restore(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[st
         entries[base - header["first"]].belief = belief
         entries[base - header["first"]].memory = memory
     live.resume(entries, belief, origin, memory, base)
-    live.begin, live.doubted = str(header["begin"]), header["doubted"]
+    live.begin = str(header["begin"])
+    live.leaps.restore(leaps, before)
     live.surprise = math.nan if header["surprise"] is None else float(header["surprise"])
     live.counts.update({name: int(header["counts"][name]) for name in live.counts})
     live.gate.restore(header["gate"])
@@ -122,7 +136,8 @@ def _check(live: "LiveFilter", tensors: dict[str, np.ndarray], header: dict[str,
     for name in ("ids", "flags", "begins"):
         if not isinstance(header[name], list) or len(header[name]) != count:
             raise ValueError(f"it has not as many {name} as steps")
-    if not all(id is None or isinstance(id, str | int) for id in header["ids"]):
+    further = [id for ids in header.get("also", {}).values() for id in ids]
+    if not all(id is None or isinstance(id, str | int) for id in (*header["ids"], *further)):
         raise ValueError("an id is neither text nor a number")
 
 
@@ -151,6 +166,7 @@ def _entry(live: "LiveFilter", i: int, tensors: dict[str, np.ndarray], header: d
         forecast=track,
         pit=float(tensors["pit"][i]),
         log_score=float(tensors["log_score"][i]),
+        also=tuple(header.get("also", {}).get(str(i), ())),
     )
 
 

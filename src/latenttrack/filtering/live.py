@@ -24,13 +24,15 @@ from latenttrack.filtering.alarm import PERIOD, Alarm
 from latenttrack.filtering.answers import Observed, Prediction
 from latenttrack.filtering.gate import Gate, GateSettings
 from latenttrack.filtering.guard import NOTHING, Guard, Ruling
+from latenttrack.filtering.ids import as_id
+from latenttrack.filtering.leaps import Leaps, consider_leap, undo_leap
 from latenttrack.filtering.log import Entry, Log
+from latenttrack.filtering.placing import place
 from latenttrack.filtering.program import AnyTrack, Program, Track, is_sound
 
 BUFFER = 96  # steps that a label may come late
 _LONGEST_BUFFER = 100_000
 _LONGEST_GAP = 1000  # steps that are advanced one by one; a longer gap is cut to this
-_DAY = 86_400 * 10**9
 
 
 class LiveFilter:
@@ -63,6 +65,7 @@ class LiveFilter:
         self.interval = feed.interval if feed.clock else 1  # in the units of times; None: any
         self.pipeline, self.program = pipeline, program
         self.log = Log(2 * feed.delay + buffer)
+        self.leaps = Leaps(self.log, self.interval, feed.delay)
         self.gate = Gate(gate or GateSettings(), (*feed.limits, feed.target_limits))
         self._guard = Guard(self.gate, self.log, feed.delay, tuple(map(feed.column, feed.inputs)))
         self.alarm = Alarm(feed.delay, alarm)
@@ -72,11 +75,10 @@ class LiveFilter:
         self._stale = 0  # number of the first step whose run is missing or out of date
         self.surprise = math.nan
         self.begin = ""  # of the next step
-        self.doubted: int | float | None = None  # a time that was too far ahead to be believed at once
         self._nothing = np.zeros(len(pipeline.names), np.float32)
 
     def predict(
-        self, x: Mapping[str, Any] | np.ndarray, *, time: object = None, id: str | int | None = None
+        self, x: Mapping[str, Any] | np.ndarray, *, time: object = None, id: object = None
     ) -> Prediction:
         """The distribution of the label of this step, before it is known.
 
@@ -84,24 +86,37 @@ class LiveFilter:
             x: measurements by name, or all F of them in the order of `feed.inputs`. What is missing or not a
                 number is predicted without, and flagged.
             time: of the step; None: one step after the last.
-            id: under which its label will come; by default labels are matched by time.
+            id: text or a whole number under which its label will come; by default labels are matched by time.
         """
-        return self.predict_row(*self.feed.row(x), time=time, id=id)
+        return self.predict_row(*self.feed.row(x), time=time, id=as_id(id))
 
     def predict_row(
-        self, row: np.ndarray, label: float, flags: list[str], *, time: object, id: str | int | None
+        self,
+        row: np.ndarray,
+        label: float,
+        flags: list[str],
+        *,
+        time: object,
+        id: str | int | None = None,
+        trusted: bool = False,
     ) -> Prediction:
-        """The same for an event that `Feed.row` has read: what it said of it comes first."""
+        """The same for an event that `Feed.row` has read: what it said of it comes first.
+
+        A time is `trusted` if it is that of a row of a table: it is never doubted (filtering/leaps.py).
+        """
         newest = self.log.newest
-        when, number = self._place(time, newest, flags)
+        when, number = place(self.feed, self.interval, time, newest, flags)
         if newest is not None and when <= newest.time:
-            return self._late(Entry(number, when, row, id, flags=flags), label)
-        if self.interval is None or (newest is not None and number != newest.number + 1):
-            self._doubt(when)
+            return self._late(Entry(number, when, row, id, flags=flags), label, trusted)
+        if newest is None or self.interval is None or number != newest.number + 1:
+            leapt = not trusted and self.leaps.is_leap(when)
+            if leapt:
+                consider_leap(self, when)
             self._fill_gap(number, when, flags)
             number = self.next_number
-        else:
-            self.doubted = None
+            if leapt:
+                self.leaps.since = number
+        self.leaps.calm()
         return self._next(Entry(number, when, row, id, flags=flags), label)
 
     def absorb(self, past: Series, *, trained: bool = False) -> None:
@@ -150,18 +165,18 @@ class LiveFilter:
         self._stale = self.next_number if base is None else base
         self._run_stale()
 
-    def observe(self, y: object, *, time: object = None, id: str | int | None = None) -> Observed:
+    def observe(self, y: object, *, time: object = None, id: object = None) -> Observed:
         """The label of a step is known; say which step by the id or the time of its event.
 
         Args:
             y: the label; None or NaN says that it will never come.
             time: of its step.
-            id: of its step.
+            id: of its step; if both are given they must agree.
         """
         if id is None and time is None:
             raise LatentTrackError("a label needs the id or the time of its step: give one of them.")
         label = self.feed.label(y)
-        entry = self._find(id, time)
+        entry = self._find(as_id(id), time)
         if entry is None:
             status = "unmatched" if id is not None else self._absence(time)
             self.counts[status] += 1
@@ -184,47 +199,11 @@ class LiveFilter:
         """
         for entry in entries:
             self.log.append(entry)
-        self.belief, self.memory, self.doubted = belief, memory, None
+        self.belief, self.memory = belief, memory
+        self.leaps.calm()
         self._stale = self.next_number
 
     # Steps
-
-    def _place(self, time: object, newest: Entry | None, flags: list[str]) -> tuple[int | float, int]:
-        """Time and number of the step that an event is about; one that is off the grid is flagged."""
-        interval = self.interval
-        if time is None:
-            if self.feed.clock and (newest is None or interval is None):
-                raise LatentTrackError(
-                    "the event has no time: give it one; only later ones of a regular stream may go without."
-                )
-            number = 0 if newest is None else newest.number + 1
-            return 0 if newest is None else newest.time + (interval or 1), number
-        when = self.feed.time(time)
-        if newest is None:
-            return when, 0
-        if interval is None or when == newest.time + interval:
-            return when, newest.number + 1
-        steps = round((when - newest.time) / interval)
-        on_grid = newest.time + steps * interval
-        if on_grid != when:
-            flags.append("off-grid")
-        return on_grid, newest.number + steps
-
-    def _doubt(self, when: int | float) -> None:
-        """Refuse a leap in time, unless the event before was one too.
-
-        After a single wrong time all right ones would come too late. A stream may begin long after its model.
-        """
-        newest, interval = self.log.newest, self.interval
-        leap = 30 * _DAY if interval is None else max(_LONGEST_GAP * interval, _DAY * self.feed.clock)
-        if newest is None or when - newest.time <= leap or not self.counts["events"]:
-            self.doubted = None
-        elif self.doubted is None or not 0 < when - self.doubted <= leap:
-            self.doubted = when
-            raise LatentTrackError(
-                f"the event of {self.feed.show(when)} comes long after {self.feed.show(newest.time)}, and "
-                "its time may be wrong: correct it; if the next event lies beyond it, that one is believed."
-            )
 
     def _fill_gap(self, number: int, when: int | float, flags: list[str]) -> None:
         """Advance through the steps that no event came for."""
@@ -262,17 +241,25 @@ class LiveFilter:
         if earlier is not None:
             entry.flags += self._take(earlier, label).flags
 
-    def _late(self, late: Entry, label: float) -> Prediction:
+    def _late(self, late: Entry, label: float, trusted: bool) -> Prediction:
         """An event of a step that has passed: known already, or the filling of a gap."""
         entry = self.log.find(None, late.time)
-        if entry is not None and entry.asked:
-            return self.told(entry)._replace(flags=(*entry.flags, "repeated"))
-        if entry is None or not self._guard.can_run(entry):
+        if entry is None or not (entry.asked or self._guard.can_run(entry)):
+            if not trusted and self.leaps.is_undone_by(late.time):
+                undo_leap(self)
+                flags, when = [*late.flags, "leap-undone"], self.feed.stamp(late.time)
+                return self.predict_row(late.row, label, flags, time=when, id=late.id, trusted=True)
             self.counts["too-late"] += 1
             raise LatentTrackError(
                 f"the event of {self.feed.show(late.time)} comes too late: its step is no longer kept, "
                 "and it has no influence; send events in order."
             )
+        self.leaps.calm()
+        if entry.asked:
+            if late.id is not None:
+                self.log.rename(entry, late.id)
+            said = self.told(entry)
+            return said._replace(id=said.id if late.id is None else late.id, flags=(*entry.flags, "repeated"))
         entry.row, entry.id, entry.asked, entry.flags = late.row, late.id, True, [*late.flags, "late"]
         entry.forecast = None
         self.log.index(entry)
@@ -362,9 +349,20 @@ class LiveFilter:
     # Labels
 
     def _find(self, id: str | int | None, time: object) -> Entry | None:
-        entry = self.log.find(id, None if time is None else self.feed.time(time))
-        if entry is None and id is None and self.interval is not None:  # it may be a little off the grid
-            entry = self.log.find(None, self._place(time, self.log.newest, [])[0])
+        """The step of an id or, without one, of a time."""
+        when = None if time is None else self.feed.time(time)
+        entry = self.log.find(id, when)
+        if when is None or (entry is not None and entry.time == when):
+            return entry
+        # It may be a little off the grid.
+        when = place(self.feed, self.interval, time, self.log.newest, [])[0]
+        if id is None:
+            return self.log.find(None, when)
+        if entry is not None and entry.time != when:
+            raise LatentTrackError(
+                f"the label has the id of step {entry.number} ({self.feed.show(entry.time)}) and the time of "
+                f"another ({self.feed.show(when)}): give one of them, or those of the same step."
+            )
         return entry
 
     def _absence(self, time: object) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+_MOST_NAMES = 8  # that a step has beside its own
+
 
 @dataclass(slots=True)
 class Entry:
@@ -22,6 +24,7 @@ class Entry:
         row: [F] measurements, NaN where missing, as the filter may use them.
         came: [F] the same as they came, if the gate has changed them, else None.
         id: what the user calls it.
+        also: further ids, under which its event came again.
         asked: whether an event came for it; False for a step that only fills a gap.
         label: in original units, NaN until it is known.
         held: whether the gate keeps the label out.
@@ -56,6 +59,7 @@ class Entry:
     forecast: Any = None
     pit: float = math.nan
     log_score: float = math.nan
+    also: tuple[str | int, ...] = ()
 
     @property
     def usable(self) -> float:
@@ -111,15 +115,49 @@ class Log:
         self.entries.append(entry)
         self.index(entry)
         if len(self.entries) > self.capacity:
-            oldest = self.entries.pop(0)
-            # An id or a time that was used again belongs to its newest step.
-            if self._by_time.get(oldest.time) == oldest.number:
-                del self._by_time[oldest.time]
-            if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
-                del self._by_id[oldest.id]
+            self._drop_oldest()
+
+    def resize(self, capacity: int) -> None:
+        """Keep more steps from now on, or fewer: then the oldest leave."""
+        self.capacity = capacity
+        while len(self.entries) > capacity:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest = self.entries.pop(0)
+        # An id or a time that was used again belongs to its newest step.
+        if self._by_time.get(oldest.time) == oldest.number:
+            del self._by_time[oldest.time]
+        if oldest.id is not None and self._by_id.get(oldest.id) == oldest.number:
+            del self._by_id[oldest.id]
+        if oldest.also:
+            self._forget(oldest, *oldest.also)
+
+    def clear(self) -> None:
+        """Forget all steps."""
+        for known in (self.entries, self._by_id, self._by_time):
+            known.clear()
 
     def index(self, entry: Entry) -> None:
         """Let an entry be found under its id and time."""
         self._by_time[entry.time] = entry.number
         if entry.id is not None:
             self._by_id[entry.id] = entry.number
+            for id in entry.also:
+                self._by_id[id] = entry.number
+
+    def rename(self, entry: Entry, id: str | int) -> None:
+        """Let an entry be found under one more id."""
+        if entry.id is None:
+            entry.id = id
+        elif id != entry.id and id not in entry.also:
+            # An event that comes again and again must not fill the memory.
+            self._forget(entry, *entry.also[: -_MOST_NAMES + 1])
+            entry.also = (*entry.also[-_MOST_NAMES + 1 :], id)
+        self._by_id[id] = entry.number
+
+    def _forget(self, entry: Entry, *ids: str | int) -> None:
+        """Let an entry be found no longer under some ids, unless they belong to a newer one."""
+        for id in ids:
+            if self._by_id.get(id) == entry.number:
+                del self._by_id[id]

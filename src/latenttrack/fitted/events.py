@@ -18,17 +18,16 @@ from latenttrack.data.matching import short, shown
 from latenttrack.errors import LatentTrackError
 from latenttrack.filtering.answers import Observed, Prediction, rounded
 from latenttrack.filtering.batch import Events, run_piece
+from latenttrack.filtering.ids import as_id
 from latenttrack.fitted.stream import Stream
 
 LONGEST_LINE = 2**20  # bytes
-LONGEST_ID = 256
 
 
 def answer(stream: Stream, line: bytes) -> dict[str, Any]:
     """What a stream says to one line; a line that makes no sense raises an error, and changes nothing."""
     event = _parse(line)
-    id, time = event.get("id"), event.get("time")
-    _check_id(id)
+    id, time = as_id(event.get("id")), event.get("time")
     if "x" not in event:
         if "y" not in event:
             raise LatentTrackError('the line has neither "x" (an event) nor "y" (a label): give one of them.')
@@ -54,12 +53,11 @@ def answer_many(stream: Stream, lines: Sequence[bytes]) -> list[dict[str, Any]] 
             event = _parse(line)
             if "x" not in event or event.get("time") is None:
                 return None
-            _check_id(event.get("id"))
             x, label = _event(stream, event)
             rows.append(stream.feed.row(x))
             times.append(stream.feed.time(event["time"]))
             labels.append(math.nan if label is None else label)
-            ids.append(event.get("id"))
+            ids.append(as_id(event.get("id")))
     except LatentTrackError:
         return None  # and said when its turn comes
     events = Events(
@@ -114,15 +112,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise LatentTrackError(f"the line names {shown(twice)} twice: give one value.")
     return found
-
-
-def _check_id(id: object) -> None:
-    # Ids are kept in snapshots, as many as there are steps: they must be short.
-    whole = isinstance(id, int) and not isinstance(id, bool) and abs(id) < 2**63
-    if id is not None and not whole and not (isinstance(id, str) and len(id) <= LONGEST_ID):
-        raise LatentTrackError(
-            f"the id {shown(id)} is neither text of up to {LONGEST_ID} letters nor a whole number: give one."
-        )
 
 
 def _predicted(prediction: Prediction) -> dict[str, Any]:

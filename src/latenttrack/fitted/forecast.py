@@ -67,7 +67,8 @@ def take_in(stream: Stream, rows: Rows) -> Rows:
         x = dict(zip(feed.inputs, rows.x[i].tolist(), strict=True))
         if feed.source is not None:
             x[feed.source] = float(rows.y[i])
-        stream.predict(x, time=None if rows.time is None else feed.stamp(rows.time[i]))
+        when = None if rows.time is None else feed.stamp(rows.time[i])
+        stream.predict_row(*feed.row(x), time=when, trusted=True)
         if feed.source is None:
             stream.observe(float(rows.y[i]), time=feed.stamp(newest_step(stream).time))
     return rows.select(np.arange(len(rows)) >= count)

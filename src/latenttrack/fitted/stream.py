@@ -79,10 +79,18 @@ class Stream(LiveFilter):
         if past is not None:
             self.absorb(past, trained=model.trained_on(past))
         elif model.start is not None:
+            # The model may have kept more steps than this buffer does: they leave when all is run.
+            capacity, kept = self.log.capacity, np.size(model.start.tensors.get("time", ()))
+            self.log.resize(max(capacity, kept))
             restore(self, model.start, "the model's own start")
+            self.log.resize(capacity)
 
     def run(self, table: object, time: str | None = None) -> dict[str, np.ndarray]:
         """Predict all rows of a table, in compiled passes, with the numbers of event by event.
+
+        No row is refused because it comes long after the one before. One that cannot be taken in, as it
+        comes too late, has NaN in place of numbers and the flag "error:" with the reason. Columns that the
+        model does not use are left out, and not flagged: a table usually has some.
 
         Args:
             table: a dataframe, a dict of columns or a file: the model's inputs by name and, where labels do
@@ -270,9 +278,11 @@ def advanced(model: Model, series: Series) -> Model:
     else:
         stream = model.stream()
         for i in range(len(series)):
-            stream.predict(series.x[i], time=series.time[i])
+            stream.predict_row(*stream.feed.row(series.x[i]), time=series.time[i], trusted=True)
             # Known only later, but its step waits for it: `observe` is causal.
             stream.observe(float(series.y[i]), time=series.time[i])
+    # Its streams count from their own beginning.
+    stream.counts = dict.fromkeys(stream.counts, 0)
     return replace(model, start=keep(stream))
 
 

@@ -142,6 +142,10 @@ def read_any(path: str | os.PathLike[str]) -> Stored:
     Raises:
         LatentTrackError: If the file is missing, foreign, damaged or too new.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise LatentTrackError(
+            f"a file is named by a text or a path, and this is of type {type(path).__name__}: give its name"
+        )
     name = repr(str(path))
     data = _read_bytes(Path(path), name)
     if data[_CHECKSUM] != _digest(data):
