@@ -17,9 +17,8 @@ from latenttrack.filtering.log import Log
 if TYPE_CHECKING:
     from latenttrack.filtering.live import LiveFilter
 
-_FAR = 1000  # usual intervals, where there is no grid
+_FAR = 1000  # intervals: a shorter leap is mostly an outage, and is believed at once
 _UNUSUAL = 10.0  # mean intervals, likewise, after which a state is kept to go back to
-_SHORTEST = 96  # steps of a grid that nobody doubts, however short the log is
 _FEWEST = 8  # steps from which it is known what is usual
 _BACK = 3  # events in a row that undo a leap
 
@@ -115,7 +114,7 @@ class Leaps:
 
     def _is_far(self, ahead: int | float) -> bool:
         if self._interval is not None:
-            return ahead > max(self._reach, _SHORTEST) * self._interval
+            return ahead > max(self._reach, _FAR) * self._interval
         times = [entry.time for entry in self._log.entries]
         return len(times) >= _FEWEST and bool(ahead > _FAR * np.median(np.diff(times)))
 
