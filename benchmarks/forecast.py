@@ -33,7 +33,7 @@ def main() -> None:
 def fitted(options: argparse.Namespace, old: Table) -> lt.Model:
     features = None if options.features is None else tuple(options.features.split(","))
     selection = Selection(old, options.target, features=features, horizon=options.horizon)
-    return fit_file(selection, budget=options.budget, seeds=options.seeds).model
+    return fit_file(selection, budget=options.budget, seeds=options.seeds).advanced()
 
 
 def roll_origins(
