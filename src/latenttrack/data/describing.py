@@ -227,8 +227,7 @@ def understand(selection: Selection) -> Understood:
     raw = read_table(selection.source)
     clock, no_clock = _clock(raw, selection)
     ordered = in_order(clock.table, clock.name, selection.key) if clock else Ordered(raw)
-    table = ordered.table
-    masked, infinite = mask_infinite(mask_sentinels(table, selection.sentinels))
+    masked, infinite = mask_infinite(mask_sentinels(ordered.table, selection.sentinels))
     require_columns(masked, [selection.target, *([selection.key] if selection.key else [])])
     categories, whole = _categories(masked, clock, selection), masked
     masked = spread(masked, categories)
@@ -267,7 +266,7 @@ def understand(selection: Selection) -> Understood:
             dropped=sifted.dropped,
             missing=_missing(whole, used_columns),
             infinite={name: count for name, count in infinite.items() if name in used_columns},
-            masked=_masked(table, selection.sentinels),
+            masked=_masked(ordered.table, selection.sentinels),
             suspects=_suspects(masked, (selection.target, *sifted.inputs)),
             doubtful={name: text for name, text in raw.doubtful.items() if name in used_columns},
             given_away=selection.horizon == 0 and adds_up(rows.x, rows.y),
