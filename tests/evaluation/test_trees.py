@@ -149,6 +149,19 @@ def test_the_same_trees_every_time_whatever_is_unknown_at_the_cut(fitted, stream
     assert (again.df, again.spread) == (fitted.df, fitted.spread)
 
 
+@pytest.mark.parametrize("useful", [True, False])
+def test_other_columns_are_left_out_where_they_mislead(useful):
+    """Levels that are known by heart from the time are none for a time that was not seen."""
+    rng = np.random.default_rng(3)
+    noise, wind = rng.normal(size=(2, ROWS))
+    time = np.arange(ROWS, dtype=float)
+    level = np.array([0.0, 3.0, -2.0, 4.0])[np.arange(ROWS) * 4 // ROWS]
+    y = np.abs(wind) + 0.2 * noise if useful else level + noise
+    x = np.column_stack([np.append(0.0, y[:-1]), wind if useful else time / ROWS])
+    fitted = fit_trees(Series(x, y, time, ("known_label", "other")), TreeSettings(folds=4))
+    assert (1 in fitted.columns) == useful
+
+
 @pytest.mark.parametrize("df", [3.0, 6.0, 30.0])
 def test_the_student_t_is_the_most_likely_one(df):
     """Against a grid of both parameters."""

@@ -36,6 +36,13 @@ def test_stateful_models_have_about_the_papers_size(name):
     assert abs(_parameters(name) / 20_000 - 1) < 0.10
 
 
+def test_own_inputs_are_those_of_label_and_clock():
+    own = ("known_label", "known_label_diff24", "known_label_missing", "season_mean", "season_mean_diff1")
+    clock = ("day_sin1", "season_cos4", "time_diff1")
+    others = ("wind", "wind_diff1", "season", "timetable_diff1", "day", "known_labels")
+    assert Task((*others, *own, *clock)).own == (*own, *clock)
+
+
 @pytest.mark.parametrize("name", REFERENCES)
 def test_references_have_no_parameters(name):
     assert parameter_count(build(name, JENA, jax.random.key(0))) == 0
@@ -73,6 +80,9 @@ def test_seeds_of_a_stack_are_the_trackers_of_their_keys(same_bits):
         (lambda: build("rls", JENA, jax.random.key(0), anchor="last-label"), ["rls", "anchor"]),
         (lambda: build("dssm", JENA, jax.random.key(0), anchor="vrnn"), ["vrnn", "last-label"]),
         (lambda: build("lt-structured", JENA, jax.random.key(0), structured=False), ["structured"]),
+        (lambda: build("gru", JENA, jax.random.key(0), shown=["x0"]), ["gru", "informant"]),
+        (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x99"]), ["shown", "x99"]),
+        (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x1"] * 2), ["each once"]),
     ],
 )
 def test_mistakes_are_named(call, words):

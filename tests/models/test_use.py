@@ -21,6 +21,7 @@ WRAPPED = {
     "plain": {},
     "anchored": {"anchor": "last-label", "anchor_scale": 0.5},
     "informed": {"informant": "rls"},
+    "shown": {"informant": "rls", "shown": ("day_sin1", "x0")},
     "transformed": {"transform": TRANSFORM},
     "all": {
         "transform": TRANSFORM,
@@ -80,6 +81,17 @@ def test_an_informant_hears_labels_when_they_are_due(make_series):
         expected = np.clip((float(window.y[t - 3]) - mean[t - 3]) / np.exp(log_sd[t - 3]), -6, 6)
         assert u[t] == pytest.approx(expected, rel=1e-4)
         assert wild[t] == pytest.approx(abs(expected) - 0.7, rel=1e-4, abs=1e-5)
+
+
+def test_what_is_not_shown_is_heard_of_through_the_informant(make_series):
+    """The network sees the columns that are shown, and what the informant says of all."""
+    series = make_series((30,), delay=2)
+    window = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), lay_out(series)[0])
+    every = np.asarray(seen_inside(_build(series, informant="rls"), window).x)
+    some = np.asarray(seen_inside(_build(series, informant="rls", shown=("day_sin1", "x0")), window).x)
+    names = series.names
+    np.testing.assert_array_equal(some[:, :2], every[:, [names.index("day_sin1"), names.index("x0")]])
+    np.testing.assert_array_equal(some[:, 2:], every[:, -4:])
 
 
 def test_a_prompt_memory_hears_x_at_once(make_series):

@@ -17,7 +17,8 @@ from latenttrack.fitted.model import load
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import build
 from latenttrack.training import automatic
-from latenttrack.training.automatic import MOST_PARAMETERS, Setup, Trial, choose_settings
+from latenttrack.training.automatic import MOST_PARAMETERS, Trial, choose_settings
+from latenttrack.training.setup import Setup
 from latenttrack.training.suit import suit
 
 ROWS = 600
@@ -81,14 +82,15 @@ def test_the_best_of_each_choice_is_taken(suited, stream, tried):
             "strong": 0.1,
             "lru": 0.04,
             "student-t-pair": 0.03,
+            "own": 0.02,
         }
         return 1.0 - sum(gains.get(part, 0.0) for part in setup) + 0.001 * setup.updates
 
     found = search(suited, stream)
     usual = found.usual_updates
     tried(table)
-    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair")
-    assert len(found.trials) == 3 + 3 + 1 + 2 + 2
+    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair", "usual", "own")
+    assert len(found.trials) == 3 + 1 + 3 + 1 + 3 + 2
 
 
 def test_size_and_head_are_tried_together(suited, stream, tried):
@@ -103,6 +105,36 @@ def test_the_gru_keeps_its_plain_head(suited, stream, tried):
     tries = automatic._Search("gru", suited, prepared, 0, 10**6, None, None)
     found = tries.run()
     assert (found.head, found.memory) == ("student-t", "gru")
+
+
+def test_a_network_may_see_the_label_and_the_clock_alone(suited, stream, tried, quick):
+    tried(lambda setup: 1.0 - 0.05 * (setup.sight == "own"))
+    assert search(suited, stream).run().sight == "own"
+    setup = Setup("last-label", "usual", "usual", 4, sight="own")
+    prepared, _ = suited.prepare(stream)
+    chosen = choose_settings("latent-track", suited, prepared, setup=setup)
+    assert "wind" in prepared.names
+    assert set(prepared.names) - set(chosen.settings["shown"]) == {
+        name for name in prepared.names if name.startswith("wind")
+    }
+    assert any("the label and the clock alone" in words for words in chosen.words)
+
+
+def test_where_there_are_no_other_columns_nothing_is_hidden(stream, tried):
+    alone = dataclasses.replace(stream, x=stream.x[:, :0], names=())
+    suited = suit(alone)
+    tries = search(suited, alone)
+    tried(lambda setup: 1.0)
+    tries.run()
+    assert {trial.setup.sight for trial in tries.trials} == {"all"}
+
+
+def test_a_higher_learning_rate_is_one_of_the_lengths(suited, stream, tried):
+    tried(lambda setup: 1.0 - 0.05 * (setup.pace == "fast") - 0.02 * (setup.updates < 150))
+    tries = search(suited, stream)
+    found = tries.run()
+    assert (found.pace, found.updates) == ("fast", tries.usual_updates)
+    assert tries.training(found).learning_rate > tries.training(found._replace(pace="usual")).learning_rate
 
 
 def test_long_streams_try_no_small_networks(suited, stream, tried, monkeypatch):

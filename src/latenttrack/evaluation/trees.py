@@ -9,6 +9,9 @@ the same online least squares (the informant) that adds its forecast, spread and
                                                        sd_t: the informant's standard deviation
     r_t ~ m_t + s_t * c * Student-t(df)                c and df fitted to e_t / s_t, out of fold
 
+As the network they see all inputs, or those made of the label and the clock alone, when of other columns the
+informant tells: whichever has the better log-likelihood out of fold.
+
 Folds are blocks of time. A forecast is the mean of the folds' models: each has seen as little as those that c
 and df were fitted with. Everything is fitted on the training part; at test the trees are frozen, and anchor
 and informant go on as they do for the network.
@@ -107,6 +110,7 @@ class Trees:
         df: degrees of freedom of the Student-t.
         spread: its scale, in units of s_t.
         least: lower bound of s_t.
+        columns: of the inputs, those that the trees see.
     """
 
     tracker: AbstractTracker
@@ -115,6 +119,7 @@ class Trees:
     df: float
     spread: float
     least: float
+    columns: tuple[int, ...]
 
     @functools.cached_property
     def parameters(self) -> int:
@@ -153,16 +158,37 @@ def fit_trees(train: Series, settings: TreeSettings | None = None) -> Trees:
     tracker = _surroundings(train, settings.transform)
     seen = see(tracker, train)
     known = ~np.isnan(seen.residual)
-    inputs, residual, sd = seen.inputs[known], seen.residual[known], seen.sd[known]
+    rows = Seen(*(part[known] for part in seen))
     folds = _blocks(train.time[known], settings.folds)
-    mean, forecast = _boost(inputs, residual, folds, _MEAN)
-    missed = residual - forecast
+    return max((_fit(tracker, rows, folds, columns) for columns in _sights(train)), key=lambda f: f[1])[0]
+
+
+def _sights(train: Series) -> list[tuple[int, ...]]:
+    """All inputs; and those made of the label and the clock, if there are others. The informant's always."""
+    names, own = train.names, Task.of(train).own
+    told = range(len(names), len(names) + len(INFORMED))
+    every = (*range(len(names)), *told)
+    return [every] if own in ((), names) else [every, (*(names.index(name) for name in own), *told)]
+
+
+def _fit(
+    tracker: AbstractTracker,
+    rows: "Seen",
+    folds: list[tuple[np.ndarray, np.ndarray]],
+    columns: tuple[int, ...],
+) -> tuple[Trees, float]:
+    """Trees that see some of the inputs, and the mean log-likelihood of r_t out of fold."""
+    inputs = rows.inputs[:, columns]
+    mean, forecast = _boost(inputs, rows.residual, folds, _MEAN)
+    missed = rows.residual - forecast
     # The gamma law with a logarithmic link fits a positive mean; it knows no zeros.
     size = np.maximum(np.abs(missed), 1e-9 * np.abs(missed).mean() + 1e-12)
-    scale, expected = _boost(inputs, size / sd, folds, _SCALE)
+    scale, expected = _boost(inputs, size / rows.sd, folds, _SCALE)
     least = _LEAST_SCALE * float(size.mean())
-    df, spread = _student_t(missed / np.maximum(sd * expected, least))
-    return Trees(tracker, mean, scale, df, spread, least)
+    s = np.maximum(rows.sd * expected, least)
+    df, spread = _student_t(missed / s)
+    likelihood = float(np.mean(stats.t.logpdf(missed / s, df, scale=spread) - np.log(s)))
+    return Trees(tracker, mean, scale, df, spread, least, columns), likelihood
 
 
 def evaluate_trees(trees: Trees, test: Series, past: Series) -> Records:
@@ -174,11 +200,12 @@ def evaluate_trees(trees: Trees, test: Series, past: Series) -> Records:
         past: the rows before it, in which its first known labels stand.
     """
     seen = see(trees.tracker, test, past)
+    inputs = seen.inputs[:, trees.columns]
     unit = _anchored(trees.tracker).scale
-    r_scale = trees.spread * np.maximum(seen.sd * trees.scale.predict(seen.inputs), trees.least)
+    r_scale = trees.spread * np.maximum(seen.sd * trees.scale.predict(inputs), trees.least)
     y = test.y_loc + test.y_scale * test.y
     scores = _score_all(
-        jnp.asarray(seen.anchor + unit * trees.mean.predict(seen.inputs), jnp.float32),
+        jnp.asarray(seen.anchor + unit * trees.mean.predict(inputs), jnp.float32),
         jnp.asarray(unit * r_scale, jnp.float32),
         jnp.asarray(y, jnp.float32),
         jnp.float32(trees.df),

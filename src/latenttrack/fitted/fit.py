@@ -14,10 +14,11 @@ from latenttrack.data.series import Series
 from latenttrack.errors import LatentTrackError
 from latenttrack.fitted.model import Model, as_number, builder
 from latenttrack.models.task import Task
-from latenttrack.training.automatic import BUDGET, Setup, choose_settings
+from latenttrack.training.automatic import BUDGET, choose_settings
 from latenttrack.training.defaults import check_objective, default_training
 from latenttrack.training.fit import Progress, Trained, train
 from latenttrack.training.settings import Training
+from latenttrack.training.setup import Setup
 from latenttrack.training.suit import Suit, suit
 from latenttrack.training.tuning import settle
 

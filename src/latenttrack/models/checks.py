@@ -90,6 +90,19 @@ def check_plain(model: str, anchor: Any, informant: Any, pool: Any) -> None:
         )
 
 
+def check_shown(model: str, value: Any, informant: Any, inputs: Sequence[str]) -> None:
+    """Refuse a `shown` that is neither None nor names of inputs, each once, or that leaves some to nobody."""
+    rule: _Rule = (
+        "None, or names of inputs, each once",
+        lambda v: v is None or (isinstance(v, tuple | list) and len({*v} & {*inputs}) == len(v)),
+    )
+    _check(model, "shown", value, rule)
+    if value is not None and informant is None:
+        raise LatentTrackError(
+            f"{model} is shown some of the inputs, and no informant hears the others: give an informant too"
+        )
+
+
 def check_recalibrate(model: str, value: Any) -> None:
     """Refuse a `recalibrate` that is neither on nor off."""
     _check(model, "recalibrate", value, _BY_ANNOTATION[bool])

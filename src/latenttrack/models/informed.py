@@ -7,6 +7,10 @@ The reference learns online beside the inner tracker, on the same labels, and fo
     u, |u| - 0.7   u = (y_s - m_s) / s_s for the label that is due at step t, bounded by 6; 0 if none is
 
 Inside an `Anchored` tracker labels are residuals, so that m_t is how far the reference is from the anchor.
+
+The inner tracker may be shown some of the inputs only, and then hears of the others what the reference makes
+of them. A reference goes on learning: where what an input means has changed, it notices, and a network whose
+weights are frozen does not.
 """
 
 from typing import NamedTuple
@@ -34,11 +38,12 @@ class InformedState(NamedTuple):
 
 
 class Informed(AbstractTracker):
-    """`inner` sees x and what `reference` has to say."""
+    """`inner` sees x, or the inputs of it that are `shown`, and what `reference` has to say."""
 
     reference: AbstractReference
     inner: AbstractTracker
     delay: int = eqx.field(static=True)
+    shown: tuple[int, ...] | None = eqx.field(static=True, default=None)  # None: all
 
     def init(self) -> InformedState:
         """Both beliefs before any data."""
@@ -51,7 +56,7 @@ class Informed(AbstractTracker):
         then = state.told[0]
         return InformedState(
             self.reference.update(state.reference, x, y),
-            self.inner.update(state.inner, jnp.concatenate([x, then]), y),
+            self.inner.update(state.inner, self._show(x, then), y),
             state.told,
             _surprise(then, y),
         )
@@ -60,12 +65,12 @@ class Informed(AbstractTracker):
         """The reference speaks of the new step."""
         reference = self.reference.advance(state.reference, x)
         told = self._say(reference, x, state.surprise)
-        inner = self.inner.advance(state.inner, jnp.concatenate([x, told]))
+        inner = self.inner.advance(state.inner, self._show(x, told))
         return InformedState(reference, inner, jnp.concatenate([state.told[1:], told[None]]), jnp.zeros(2))
 
     def predict(self, state: InformedState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The inner forecast."""
-        return self.inner.predict(state.inner, jnp.concatenate([x, state.told[-1]]), key)
+        return self.inner.predict(state.inner, self._show(x, state.told[-1]), key)
 
     def inside(self, window: Window) -> Window:
         """A whole stream as the inner tracker sees it, from an empty belief: wider inputs."""
@@ -91,10 +96,13 @@ class Informed(AbstractTracker):
             return (reference, jnp.concatenate([ring[1:], told[None]])), (told, then)
 
         carry, (told, then) = jax.lax.scan(body, (state.reference, state.told), window)
-        informed = window._replace(
-            x=jnp.concatenate([window.x, told], axis=1), due_x=jnp.concatenate([window.due_x, then], axis=1)
-        )
+        informed = window._replace(x=self._show(window.x, told), due_x=self._show(window.due_x, then))
         return informed, carry
+
+    def _show(self, x: Float[Array, "*W F"], told: Float[Array, "*W 4"]) -> Float[Array, "*W G"]:
+        """What the inner tracker sees of a step, or of W steps."""
+        x = x if self.shown is None else x[..., jnp.array(self.shown, int)]
+        return jnp.concatenate([x, told], axis=-1)
 
     def _say(
         self, reference: State, x: Float[Array, " F"], surprise: Float[Array, " 2"]

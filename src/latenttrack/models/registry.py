@@ -22,6 +22,7 @@ from latenttrack.models.checks import (
     check_safety_net,
     check_scale,
     check_settings,
+    check_shown,
     check_start,
     check_transform,
 )
@@ -104,6 +105,7 @@ def build(
     anchor_settings: Mapping[str, Any] | None = None,
     informant: str | None = None,
     informant_settings: Mapping[str, Any] | None = None,
+    shown: Sequence[str] | None = None,
     safety_net: Sequence[str] | None = None,
     safety_net_settings: Mapping[str, Mapping[str, Any]] | None = None,
     safety_net_start: Sequence[float] | None = None,
@@ -126,6 +128,7 @@ def build(
         anchor_settings: the reference's own settings.
         informant: a reference whose forecast and surprise join the inputs, or None.
         informant_settings: that reference's own settings.
+        shown: names of the inputs that the model sees itself, while the informant hears all; None: all.
         safety_net: references with which the (anchored) model is averaged online, or None.
         safety_net_settings: their own settings, by name.
         safety_net_start: first weights, the model's and then those of the net; None: all alike.
@@ -145,7 +148,10 @@ def build(
     if name in REFERENCES:
         check_plain(name, anchor, informant, pool)
     draw = functools.partial(_draw, functools.partial(builder, **settings), key, pool)
-    tracker = draw(task) if informant is None else _inform(draw, task, informant, informant_settings or {})
+    check_shown(name, shown, informant, task.names)
+    tracker = (
+        draw(task) if informant is None else _inform(draw, task, informant, informant_settings or {}, shown)
+    )
     if anchor is not None:
         tracker = _anchor(name, tracker, task, anchor, anchor_scale, anchor_settings or {})
     if safety_net is not None:
@@ -164,11 +170,16 @@ def _draw(make: Builder, key: PRNGKeyArray, pool: int | None, task: Task) -> Abs
 
 
 def _inform(
-    draw: Callable[[Task], AbstractTracker], task: Task, informant: str, settings: Mapping[str, Any]
+    draw: Callable[[Task], AbstractTracker],
+    task: Task,
+    informant: str,
+    settings: Mapping[str, Any],
+    shown: Sequence[str] | None,
 ) -> Informed:
     reference = build_reference(informant, task, **settings)
-    wider = replace(task, names=(*task.names, *INFORMED))
-    return Informed(reference, draw(wider), task.delay)
+    names = task.names if shown is None else tuple(shown)
+    columns = None if shown is None else tuple(task.names.index(name) for name in names)
+    return Informed(reference, draw(replace(task, names=(*names, *INFORMED))), task.delay, columns)
 
 
 def _anchor(

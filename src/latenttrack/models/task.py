@@ -4,9 +4,11 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from latenttrack.data.known_label import KNOWN_LABEL
 from latenttrack.data.series import Series
 
 _CALENDAR = re.compile(r"(day|week|year|season)_(sin|cos)\d+$")
+_OWN = re.compile(rf"({KNOWN_LABEL}|season_mean)(_(diff|lag)\d+|_missing)?$|time_diff\d+$")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,11 @@ class Task:
     def calendar(self) -> tuple[int, ...]:
         """The columns that depend on the clock alone."""
         return tuple(i for i, name in enumerate(self.names) if _CALENDAR.match(name))
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The inputs that are made of the label and the clock alone, not of other columns."""
+        return tuple(name for name in self.names if _CALENDAR.match(name) or _OWN.match(name))
 
     @classmethod
     def of(cls, series: Series) -> "Task":

@@ -4,12 +4,14 @@ What the stream asks for whatever the model (training/suit.py: inputs, target tr
 trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
 
     anchor          the last label; or the seasonal difference, or least squares
+    sight           all inputs; or those made of the label and the clock alone, when of other columns it only
+                    hears what online least squares, its informant, makes of them
     size            one network of 35,000 parameters at most; or, on streams of up to 25,000 rows, three of
                     about 10,000 (of a GRU one), mixed
     head            a Student-t for each draw; or two of equal weight; tried with either size
     memory          a GRU; or a linear recurrent unit
-    epochs          36, or those of 800 updates; or half, or twice as many up to those; each trial anneals its
-                    learning rate to the end
+    epochs          36, or those of 800 updates; or half, or twice as many up to those; or as many at a higher
+                    learning rate; each trial anneals its learning rate to the end
     dropout         usual; or light, and if that is better none; if it is not, strong
     recalibration   the strongest of three that costs nothing, or none
 
@@ -46,20 +48,14 @@ from latenttrack.training.fit import Progress, Seen, Trained, train
 from latenttrack.training.online import learn_online
 from latenttrack.training.schedules import updates_per_epoch
 from latenttrack.training.settings import Training
+from latenttrack.training.setup import ANCHORS, HEADS, MEMORIES, PACES, SIGHTS, Setup
 from latenttrack.training.suit import TAIL, Suit, tail
 from latenttrack.training.tuning import settle
 from latenttrack.training.validation import tail_nll
 
 MOST_PARAMETERS = 35_000
 _FEATURES = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2)  # of the hypernetwork: as many as the bound allows
-_ANCHORS = {
-    "last-label": "the last label",
-    "seasonal-difference": "the last label and the season's change",
-    "rls": "least squares",
-}
-_HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
 _SHORT = 25_000  # rows: of more, small networks were never the better ones
-_MEMORIES = {"gru": "", "lru": "linear memory"}
 _DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
 # mixed, and together still within the bound on parameters; the GRU remains a single network.
@@ -75,22 +71,6 @@ _LONGER = 1.2  # times as many updates: fewer more are not worth a trial
 _GAIN = 0.002  # nats by which another choice must be better at least
 _BLOCKS = 20  # of time, over which a standard error is taken
 _STEPS = 384  # least length of the pieces that are trained side by side: a memory needs time to fill
-
-
-class Setup(NamedTuple):
-    """What a trial tries."""
-
-    anchor: str
-    size: str
-    dropout: str
-    updates: int
-    memory: str = "gru"
-    head: str = "student-t"
-
-    def __str__(self) -> str:
-        size = "" if self.size == "usual" else f"{self.size} size"
-        words = (_ANCHORS[self.anchor], size, _HEADS[self.head], _MEMORIES[self.memory])
-        return ", ".join(filter(None, (*words, f"{self.dropout} dropout", f"{self.updates} updates")))
 
 
 class Trial(NamedTuple):
@@ -131,7 +111,7 @@ def choose_settings(
     notes: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Choices:
-    """Choose anchor, size, head, memory, number of updates, dropout and recalibration of a network.
+    """Choose anchor, sight, size, head, memory, updates, learning rate, dropout, recalibration of a network.
 
     Args:
         name: a model with LatentTrack's memory: "latent-track", "lt-deterministic", "gru".
@@ -151,23 +131,14 @@ def choose_settings(
     search = _Search(name, suited, train_part, seed, budget, notes, progress)
     best = search.run() if setup is None else setup
     learned = learn_online(search.trained(best).stack[0], train_part)
-    training = replace(search.training(best.updates), validation=0.0)
+    training = replace(search.training(best), validation=0.0)
     words = (
         *suited.words,
-        f"anchor: {_ANCHORS[best.anchor]}",
-        _describe(name, best),
-        f"trained for {training.epochs} epochs ({best.updates} updates in the trials)",
+        *best.describe(training.epochs, mixed=name != "gru"),
         f"recalibration: {learned.recalibration}",
     )
     settings = {**search.settings(best), **learned.settings}
     return Choices(settings, training, words, search.trials, best)
-
-
-def _describe(name: str, setup: Setup) -> str:
-    small = setup.size == "small" and name != "gru"
-    size = "three small networks, mixed" if small else f"{setup.size} size"
-    words = (size, _HEADS[setup.head], _MEMORIES[setup.memory], f"{setup.dropout} dropout")
-    return ", ".join(filter(None, words))
 
 
 class _Search:
@@ -191,7 +162,7 @@ class _Search:
         self._tried = self._read()
         self._trained: dict[Setup, Trained] = {}
         self._settled: dict[str, dict[str, Any]] = {}
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[tuple[str, str], Seen] = {}  # by anchor and sight
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -206,16 +177,20 @@ class _Search:
     def run(self) -> Setup:
         """One choice after another."""
         best = Setup("last-label", "usual", "usual", self.usual_updates)
-        anchors = [a for a in _ANCHORS if a != "seasonal-difference" or self.task.period]
+        anchors = [a for a in ANCHORS if a != "seasonal-difference" or self.task.period]
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
+        sights = SIGHTS if self.task.own not in ((), self.task.names) else ("all",)
+        best = self.best(best, [best._replace(sight=sight) for sight in sights])
         # Together: on some streams the other head shows its worth in small networks only.
         sizes = ["usual", "small"] if len(self.series) <= _SHORT else ["usual"]
-        heads, memories = (["student-t"], ["gru"]) if self.name == "gru" else (_HEADS, _MEMORIES)
+        heads, memories = (["student-t"], ["gru"]) if self.name == "gru" else (HEADS, MEMORIES)
         best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in heads])
         best = self.best(best, [best._replace(memory=memory) for memory in memories])
         half, twice = best.updates // 2, min(2 * best.updates, _MOST_UPDATES)
         lengths = [half, twice] if twice > _LONGER * best.updates else [half]
-        best = self.best(best, [best._replace(updates=updates) for updates in lengths])
+        # Together: more updates and larger ones are two ways to learn more, and dangerous both at once.
+        fast = best._replace(pace="fast")
+        best = self.best(best, [*(best._replace(updates=updates) for updates in lengths), fast])
         return self._less_or_more(best)
 
     def _less_or_more(self, usual: Setup) -> Setup:
@@ -256,6 +231,8 @@ class _Search:
         small = setup.size == "small"
         chosen = {"summariser": setup.memory, "summary_dropout": summary, "hidden_dropout": hidden}
         settings = {**self._settled[anchor], **(self._small if small else {}), **chosen}
+        if setup.sight == "own":
+            settings["shown"] = list(self.task.own)
         if setup.head != "student-t":
             settings["head"] = setup.head
         features = _SMALL_FEATURES if small else _FEATURES
@@ -268,10 +245,10 @@ class _Search:
             return _SMALL_GRU
         return {**_SMALL_HYPERNETWORK, **({"K": 16} if self.name == "latent-track" else {})}
 
-    def training(self, updates: int) -> Training:
-        """So many updates on the older part, as whole epochs."""
-        epochs = max(round(updates / self._epoch_updates), 1)
-        return replace(self._plan, epochs=epochs)
+    def training(self, setup: Setup) -> Training:
+        """So many updates on the older part, as whole epochs, at its pace."""
+        epochs = max(round(setup.updates / self._epoch_updates), 1)
+        return replace(self._plan, epochs=epochs, learning_rate=PACES[setup.pace].rate)
 
     @property
     def _plan(self) -> Training:
@@ -291,7 +268,7 @@ class _Search:
             spent = sum(trial.setup.updates for trial in self.trials)
             if spent + setup.updates > self.budget:
                 return None
-            tracker, tail = self.trained(setup).stack[0], self._seen[setup.anchor].tail
+            tracker, tail = self.trained(setup).stack[0], self._seen[setup.anchor, setup.sight].tail
             assert tail is not None
             nll = np.asarray(_tail_nll(innermost(tracker), jax.tree.map(jnp.asarray, tail), self.key))
             # In order of time; several streams side by side.
@@ -303,7 +280,7 @@ class _Search:
 
     def trained(self, setup: Setup) -> Trained:
         if setup not in self._trained:
-            settings, training = self.settings(setup), self.training(setup.updates)
+            settings, training = self.settings(setup), self.training(setup)
             report, pool = self.progress, settings.pop("pool", None)
             trained = self._trained[setup] = train(
                 lambda k: build(self.name, self.task, k, **settings),
@@ -311,12 +288,12 @@ class _Search:
                 training,
                 self.key,
                 pool=pool,
-                seen=self._seen.get(setup.anchor),
+                seen=self._seen.get((setup.anchor, setup.sight)),
                 last=True,
                 progress=None if report is None else lambda p: report(p._replace(stage=f"trial: {setup}")),
             )
             assert trained.seen is not None
-            self._seen[setup.anchor] = trained.seen
+            self._seen[setup.anchor, setup.sight] = trained.seen
         return self._trained[setup]
 
     def _read(self) -> dict[Setup, Trial]:

@@ -1,0 +1,67 @@
+"""What a trial of `latent-track` tries, and words for it; which are run: training/automatic.py."""
+
+from typing import NamedTuple
+
+# The default first; without words where it is not worth any.
+ANCHORS = {
+    "last-label": "the last label",
+    "seasonal-difference": "the last label and the season's change",
+    "rls": "least squares",
+}
+SIGHTS = {"all": "", "own": "sees the label and the clock alone"}
+HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
+MEMORIES = {"gru": "", "lru": "linear memory"}
+
+
+class _Pace(NamedTuple):
+    """A learning rate, and words for it."""
+
+    rate: float
+    words: str
+
+
+PACES = {"usual": _Pace(3e-3, ""), "fast": _Pace(1e-2, "higher learning rate")}
+
+
+class Setup(NamedTuple):
+    """The choices of one trial, by name."""
+
+    anchor: str
+    size: str
+    dropout: str
+    updates: int
+    memory: str = "gru"
+    head: str = "student-t"
+    pace: str = "usual"
+    sight: str = "all"
+
+    def __str__(self) -> str:
+        size = "" if self.size == "usual" else f"{self.size} size"
+        rest = (f"{self.dropout} dropout", PACES[self.pace].words, f"{self.updates} updates")
+        return _join(ANCHORS[self.anchor], SIGHTS[self.sight], size, *self._network, *rest)
+
+    def describe(self, epochs: int, mixed: bool) -> tuple[str, ...]:
+        """Sentences for people.
+
+        Args:
+            epochs: of the final training.
+            mixed: whether a small network is a mixture of three.
+        """
+        size = "three small networks, mixed" if mixed and self.size == "small" else f"{self.size} size"
+        sight = f"the network {SIGHTS[self.sight]}; of other columns it hears through least squares"
+        return (
+            f"anchor: {ANCHORS[self.anchor]}",
+            *([sight] if SIGHTS[self.sight] else []),
+            _join(size, *self._network, f"{self.dropout} dropout"),
+            _join(
+                f"trained for {epochs} epochs ({self.updates} updates in the trials)", PACES[self.pace].words
+            ),
+        )
+
+    @property
+    def _network(self) -> tuple[str, str]:
+        return HEADS[self.head], MEMORIES[self.memory]
+
+
+def _join(*words: str) -> str:
+    return ", ".join(filter(None, words))
