@@ -30,6 +30,7 @@ from latenttrack.training.settings import Training
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "ablations.json"
 UNCHANGED = "unchanged"
 POOLED = "three seeds pooled into one mixture"
+OWN = "own"  # stands for the inputs made of the label and the clock
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ CHANGES = {
     "no anchor": Change({"anchor": None}),
     "anchor: seasonal difference": Change({"anchor": "seasonal-difference"}),
     "anchor: least squares": Change({"anchor": "rls"}),
+    "all inputs are shown to the network": Change({"shown": None}),
+    "the network sees the label and the clock alone": Change({"shown": OWN}),
     "no informant": Change({"informant": None}),
     "Gaussian head": Change({"head": "gaussian"}),
     "ELBO in place of the prior-predictive likelihood": Change({}, {"objective": "elbo"}),
@@ -78,7 +81,7 @@ CHANGES = {
 # What goes without another.
 _WITH = {
     "anchor": ("anchor_settings", "anchor_scale"),
-    "informant": ("informant_settings",),
+    "informant": ("informant_settings", "shown"),
     "safety_net": ("safety_net_settings", "safety_net_start"),
     "recalibrate": ("recalibrate_prior", "recalibrate_start", "recalibrate_spread"),
 }
@@ -91,14 +94,20 @@ _UNKNOWN = {
 }
 
 
+def told(model: Model, change: Change) -> dict[str, Any]:
+    """The settings that a change names, for the stream of a model."""
+    own = {"shown": list(model.task.own)} if change.settings.get("shown") == OWN else {}
+    return {**change.settings, **own}
+
+
 def changed(model: Model, change: Change) -> tuple[dict[str, Any], Training]:
     """The settings and training of a chosen model with one thing different."""
     settings = dict(model.settings)
-    for name, value in change.settings.items():
+    for name, value in told(model, change).items():
         for other in _WITH.get(name, ()):
             settings.pop(other, None)
         settings[name] = value
-    if change.settings.get("summariser") is not None:
+    if {"summariser", "shown"} & change.settings.keys():
         settings = within_bound(model.name, model.task, settings, range(settings["features"], 0, -1))
     if settings.get("safety_net") is None:
         settings.pop("safety_net", None)
@@ -147,8 +156,8 @@ def run_track(base: Base, changes: dict[str, Change], rows: list[dict[str, Any]]
     for words, change in changes.items():
         if any(row["track"] == base.track and row["change"] == words for row in rows):
             continue
-        chosen = {**_OWN, **model.settings}
-        if change.settings and change.settings.items() <= chosen.items():
+        chosen = {**_OWN, "shown": None, **model.settings}
+        if change.settings and told(model, change).items() <= chosen.items():
             continue  # nothing would be different
         note(rows, base.track, words, run_change(base, change), unchanged)
 
