@@ -129,12 +129,29 @@ def test_where_there_are_no_other_columns_nothing_is_hidden(stream, tried):
     assert {trial.setup.sight for trial in tries.trials} == {"all"}
 
 
-def test_a_higher_learning_rate_is_one_of_the_lengths(suited, stream, tried):
-    tried(lambda setup: 1.0 - 0.05 * (setup.pace == "fast") - 0.02 * (setup.updates < 150))
+@pytest.mark.parametrize(
+    ("gains", "found"),
+    [
+        ({"fast": 0.05}, ("fast", 1)),
+        ({"long": 0.05}, ("usual", 2)),
+        ({"fast": 0.05, "both": 0.05}, ("fast", 2)),
+        ({"both": 0.05}, ("usual", 1)),  # not tried
+    ],
+)
+def test_more_is_learned_by_more_updates_or_larger_ones(suited, stream, tried, gains, found):
+    """Both together only where one of them was better."""
     tries = search(suited, stream)
-    found = tries.run()
-    assert (found.pace, found.updates) == ("fast", tries.usual_updates)
-    assert tries.training(found).learning_rate > tries.training(found._replace(pace="usual")).learning_rate
+    usual = tries.usual_updates
+
+    def table(setup):
+        fast, long = setup.pace == "fast", setup.updates > usual
+        gain = gains.get("fast", 0.0) * fast + gains.get("long", 0.0) * long * (not fast)
+        return 1.0 - gain - gains.get("both", 0.0) * (fast and long)
+
+    tried(table)
+    best = tries.run()
+    assert (best.pace, best.updates) == (found[0], found[1] * usual)
+    assert tries.training(best._replace(pace="fast")).learning_rate > 0.003
 
 
 def test_long_streams_try_no_small_networks(suited, stream, tried, monkeypatch):

@@ -11,7 +11,7 @@ trials that are trained on the older 85 % of the training part and judged on the
     head            a Student-t for each draw; or two of equal weight; tried with either size
     memory          a GRU; or a linear recurrent unit
     epochs          36, or those of 800 updates; or half, or twice as many up to those; or as many at a higher
-                    learning rate; each trial anneals its learning rate to the end
+                    learning rate, or both; each trial anneals its learning rate to the end
     dropout         usual; or light, and if that is better none; if it is not, strong
     recalibration   the strongest of three that costs nothing, or none
 
@@ -186,12 +186,17 @@ class _Search:
         heads, memories = (["student-t"], ["gru"]) if self.name == "gru" else (HEADS, MEMORIES)
         best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in heads])
         best = self.best(best, [best._replace(memory=memory) for memory in memories])
-        half, twice = best.updates // 2, min(2 * best.updates, _MOST_UPDATES)
-        lengths = [half, twice] if twice > _LONGER * best.updates else [half]
-        # Together: more updates and larger ones are two ways to learn more, and dangerous both at once.
-        fast = best._replace(pace="fast")
-        best = self.best(best, [*(best._replace(updates=updates) for updates in lengths), fast])
-        return self._less_or_more(best)
+        return self._less_or_more(self._length(best))
+
+    def _length(self, usual: Setup) -> Setup:
+        """Fewer updates, more of them, or larger ones; more and larger only where one of the two was better."""
+        half, twice = usual.updates // 2, min(2 * usual.updates, _MOST_UPDATES)
+        longer = [usual._replace(updates=twice)] if twice > _LONGER * usual.updates else []
+        fast = usual._replace(pace="fast")
+        best = self.best(usual, [usual._replace(updates=half), *longer, fast])
+        if longer and best in (*longer, fast):
+            best = self.best(best, [fast._replace(updates=twice)])
+        return best
 
     def _less_or_more(self, usual: Setup) -> Setup:
         """Less dropout, as long as that is better; more, if less is not."""
