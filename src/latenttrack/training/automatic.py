@@ -189,7 +189,7 @@ class _Search:
         return self._less_or_more(self._length(best))
 
     def _length(self, usual: Setup) -> Setup:
-        """Fewer updates, more of them, or larger ones; more and larger only where one of the two was better."""
+        """Fewer updates, more, or larger ones; more and larger only where one of the two was better."""
         half, twice = usual.updates // 2, min(2 * usual.updates, _MOST_UPDATES)
         longer = [usual._replace(updates=twice)] if twice > _LONGER * usual.updates else []
         fast = usual._replace(pace="fast")
