@@ -17,6 +17,7 @@ from latenttrack.fitted.model import load
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import build
 from latenttrack.training import automatic
+from latenttrack.training import setup as setups
 from latenttrack.training.automatic import MOST_PARAMETERS, Trial, choose_settings
 from latenttrack.training.setup import Setup
 from latenttrack.training.suit import suit
@@ -45,6 +46,13 @@ def quick(monkeypatch):
     """A few updates are enough to see what is done."""
     monkeypatch.setattr(automatic, "_EPOCHS", 1)
     monkeypatch.setattr(automatic, "_LEAST_UPDATES", 4)
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """The stream counts as a long one."""
+    monkeypatch.setattr(setups, "SHORT", ROWS - 1)
+    monkeypatch.setattr(automatic, "SHORT", ROWS - 1)
 
 
 @pytest.fixture
@@ -82,15 +90,14 @@ def test_the_best_of_each_choice_is_taken(suited, stream, tried):
             "strong": 0.1,
             "lru": 0.04,
             "student-t-pair": 0.03,
-            "own": 0.02,
         }
         return 1.0 - sum(gains.get(part, 0.0) for part in setup) + 0.001 * setup.updates
 
     found = search(suited, stream)
     usual = found.usual_updates
     tried(table)
-    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair", "usual", "own")
-    assert len(found.trials) == 3 + 1 + 3 + 1 + 3 + 2
+    assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair")
+    assert len(found.trials) == 3 + 3 + 1 + 2 + 2
 
 
 def test_size_and_head_are_tried_together(suited, stream, tried):
@@ -107,7 +114,7 @@ def test_the_gru_keeps_its_plain_head(suited, stream, tried):
     assert (found.head, found.memory) == ("student-t", "gru")
 
 
-def test_a_network_may_see_the_label_and_the_clock_alone(suited, stream, tried, quick):
+def test_a_network_may_see_the_label_and_the_clock_alone(suited, stream, tried, quick, long):
     tried(lambda setup: 1.0 - 0.05 * (setup.sight == "own"))
     assert search(suited, stream).run().sight == "own"
     setup = Setup("last-label", "usual", "usual", 4, sight="own")
@@ -120,7 +127,13 @@ def test_a_network_may_see_the_label_and_the_clock_alone(suited, stream, tried, 
     assert any("the label and the clock alone" in words for words in chosen.words)
 
 
-def test_where_there_are_no_other_columns_nothing_is_hidden(stream, tried):
+def test_on_short_streams_nothing_is_hidden(suited, stream, tried):
+    tried(lambda setup: 1.0 - 0.05 * (setup.sight == "own") - 0.05 * (setup.pace == "fast"))
+    found = search(suited, stream).run()
+    assert (found.sight, found.pace) == ("all", "usual")
+
+
+def test_where_there_are_no_other_columns_nothing_is_hidden(stream, tried, long):
     alone = dataclasses.replace(stream, x=stream.x[:, :0], names=())
     suited = suit(alone)
     tries = search(suited, alone)
@@ -138,9 +151,10 @@ def test_where_there_are_no_other_columns_nothing_is_hidden(stream, tried):
         ({"both": 0.05}, ("usual", 1)),  # not tried
     ],
 )
-def test_more_is_learned_by_more_updates_or_larger_ones(suited, stream, tried, gains, found):
+def test_more_is_learned_by_more_updates_or_larger_ones(stream, tried, gains, found):
     """Both together only where one of them was better."""
-    tries = search(suited, stream)
+    alone = dataclasses.replace(stream, x=stream.x[:, :0], names=())
+    tries = search(suit(alone), alone)
     usual = tries.usual_updates
 
     def table(setup):
@@ -154,8 +168,7 @@ def test_more_is_learned_by_more_updates_or_larger_ones(suited, stream, tried, g
     assert tries.training(best._replace(pace="fast")).learning_rate > 0.003
 
 
-def test_long_streams_try_no_small_networks(suited, stream, tried, monkeypatch):
-    monkeypatch.setattr(automatic, "_SHORT", 10)
+def test_long_streams_try_no_small_networks(suited, stream, tried, long):
     tried(lambda setup: 1.0 - 0.05 * (setup.size == "small") - 0.03 * (setup.head == "student-t-pair"))
     tries = search(suited, stream)
     found = tries.run()

@@ -9,8 +9,8 @@ the same online least squares (the informant) that adds its forecast, spread and
                                                        sd_t: the informant's standard deviation
     r_t ~ m_t + s_t * c * Student-t(df)                c and df fitted to e_t / s_t, out of fold
 
-As the network they see all inputs, or those made of the label and the clock alone, when of other columns the
-informant tells: whichever has the better log-likelihood out of fold.
+As the network they see all inputs or, on longer streams, those made of the label and the clock alone, when of
+other columns the informant tells: whichever has the better log-likelihood out of fold.
 
 Folds are blocks of time. A forecast is the mean of the folds' models: each has seen as little as those that c
 and df were fitted with. Everything is fitted on the training part; at test the trees are frozen, and anchor
@@ -44,6 +44,7 @@ from latenttrack.models.registry import build
 from latenttrack.models.task import Task
 from latenttrack.models.transformed import Curve, Transformed, TransformedPredictive
 from latenttrack.training.presets import TREES
+from latenttrack.training.setup import sights
 from latenttrack.training.tuning import settle
 
 # What served the held-out folds of the training parts of Jena, ETTh1 and bike sharing (next hour). Random
@@ -164,11 +165,11 @@ def fit_trees(train: Series, settings: TreeSettings | None = None) -> Trees:
 
 
 def _sights(train: Series) -> list[tuple[int, ...]]:
-    """All inputs; and those made of the label and the clock, if there are others. The informant's always."""
-    names, own = train.names, Task.of(train).own
-    told = range(len(names), len(names) + len(INFORMED))
-    every = (*range(len(names)), *told)
-    return [every] if own in ((), names) else [every, (*(names.index(name) for name in own), *told)]
+    """The columns of the inputs that the network would try to do with; the informant's always."""
+    own = [train.names.index(name) for name in Task.of(train).own]
+    columns = {"all": range(len(train.names)), "own": own}
+    told = range(len(train.names), len(train.names) + len(INFORMED))
+    return [(*columns[sight], *told) for sight in sights(train)]
 
 
 def _fit(

@@ -4,14 +4,14 @@ What the stream asks for whatever the model (training/suit.py: inputs, target tr
 trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
 
     anchor          the last label; or the seasonal difference, or least squares
-    sight           all inputs; or those made of the label and the clock alone, when of other columns it only
-                    hears what online least squares, its informant, makes of them
+    sight           all inputs; or, on longer streams, those made of the label and the clock alone, when of
+                    other columns it only hears what online least squares, its informant, makes of them
     size            one network of 35,000 parameters at most; or, on streams of up to 25,000 rows, three of
                     about 10,000 (of a GRU one), mixed
     head            a Student-t for each draw; or two of equal weight; tried with either size
     memory          a GRU; or a linear recurrent unit
-    epochs          36, or those of 800 updates; or half, or twice as many up to those; or as many at a higher
-                    learning rate, or both; each trial anneals its learning rate to the end
+    epochs          36, or those of 800 updates; or half, or twice as many up to those; or, where it sees
+                    no other columns, at a higher learning rate; each trial anneals its rate to the end
     dropout         usual; or light, and if that is better none; if it is not, strong
     recalibration   the strongest of three that costs nothing, or none
 
@@ -48,14 +48,13 @@ from latenttrack.training.fit import Progress, Seen, Trained, train
 from latenttrack.training.online import learn_online
 from latenttrack.training.schedules import updates_per_epoch
 from latenttrack.training.settings import Training
-from latenttrack.training.setup import ANCHORS, HEADS, MEMORIES, PACES, SIGHTS, Setup
+from latenttrack.training.setup import ANCHORS, HEADS, MEMORIES, PACES, SHORT, Setup, sights
 from latenttrack.training.suit import TAIL, Suit, tail
 from latenttrack.training.tuning import settle
 from latenttrack.training.validation import tail_nll
 
 MOST_PARAMETERS = 35_000
 _FEATURES = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2)  # of the hypernetwork: as many as the bound allows
-_SHORT = 25_000  # rows: of more, small networks were never the better ones
 _DROPOUT = {"no": (0.0, 0.0), "light": (0.3, 0.1), "usual": (0.5, 0.2), "strong": (0.7, 0.4)}
 # Small networks: for streams from which a large one would learn too much by heart. LatentTrack's are three,
 # mixed, and together still within the bound on parameters; the GRU remains a single network.
@@ -179,23 +178,26 @@ class _Search:
         best = Setup("last-label", "usual", "usual", self.usual_updates)
         anchors = [a for a in ANCHORS if a != "seasonal-difference" or self.task.period]
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
-        sights = SIGHTS if self.task.own not in ((), self.task.names) else ("all",)
-        best = self.best(best, [best._replace(sight=sight) for sight in sights])
+        best = self.best(best, [best._replace(sight=sight) for sight in sights(self.series)])
         # Together: on some streams the other head shows its worth in small networks only.
-        sizes = ["usual", "small"] if len(self.series) <= _SHORT else ["usual"]
+        sizes = ["usual", "small"] if len(self.series) <= SHORT else ["usual"]
         heads, memories = (["student-t"], ["gru"]) if self.name == "gru" else (HEADS, MEMORIES)
         best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in heads])
         best = self.best(best, [best._replace(memory=memory) for memory in memories])
         return self._less_or_more(self._length(best))
 
     def _length(self, usual: Setup) -> Setup:
-        """Fewer updates, more, or larger ones; more and larger only where one of the two was better."""
+        """Fewer updates, more, or larger ones; more and larger only where one of the two was better.
+
+        Where LatentTrack sees other columns as well, larger ones never were: it learns these by heart.
+        """
         half, twice = usual.updates // 2, min(2 * usual.updates, _MOST_UPDATES)
         longer = [usual._replace(updates=twice)] if twice > _LONGER * usual.updates else []
-        fast = usual._replace(pace="fast")
-        best = self.best(usual, [usual._replace(updates=half), *longer, fast])
-        if longer and best in (*longer, fast):
-            best = self.best(best, [fast._replace(updates=twice)])
+        alone = usual.sight == "own" or self.task.own == self.task.names
+        faster = [usual._replace(pace="fast")] if alone else []
+        best = self.best(usual, [usual._replace(updates=half), *longer, *faster])
+        if longer and faster and best in (*longer, *faster):
+            best = self.best(best, [faster[0]._replace(updates=twice)])
         return best
 
     def _less_or_more(self, usual: Setup) -> Setup:

@@ -2,6 +2,11 @@
 
 from typing import NamedTuple
 
+from latenttrack.data.series import Series
+from latenttrack.models.task import Task
+
+SHORT = 25_000  # rows: of more, small networks were never the better ones
+
 # The default first; without words where it is not worth any.
 ANCHORS = {
     "last-label": "the last label",
@@ -11,6 +16,15 @@ ANCHORS = {
 SIGHTS = {"all": "", "own": "sees the label and the clock alone"}
 HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
 MEMORIES = {"gru": "", "lru": "linear memory"}
+
+
+def sights(series: Series) -> tuple[str, ...]:
+    """Which of `SIGHTS` are worth a trial on a prepared training part.
+
+    Of a short one the newest part is a season at most, and what columns mean in other seasons it cannot tell.
+    """
+    task = Task.of(series)
+    return tuple(SIGHTS) if len(series) > SHORT and task.own not in ((), task.names) else ("all",)
 
 
 class _Pace(NamedTuple):
