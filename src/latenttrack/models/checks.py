@@ -92,10 +92,7 @@ def check_plain(model: str, anchor: Any, informant: Any, pool: Any) -> None:
 
 def check_shown(model: str, value: Any, informant: Any, inputs: Sequence[str]) -> None:
     """Refuse a `shown` that is neither None nor names of inputs, each once, or that leaves some to nobody."""
-    rule: _Rule = (
-        "None, or names of inputs, each once",
-        lambda v: v is None or (isinstance(v, tuple | list) and len({*v} & {*inputs}) == len(v)),
-    )
+    rule: _Rule = ("None, or names of inputs, each once", lambda v: v is None or _are_distinct(v, inputs))
     _check(model, "shown", value, rule)
     if value is not None and informant is None:
         raise LatentTrackError(
@@ -165,6 +162,12 @@ def _rule(name: str, annotation: Any) -> _Rule:
     if name == "predictor":  # without a hidden layer the generated predictor is linear
         return _WIDTHS
     return (f"{_WIDTHS[0]}, at least one", lambda v: _WIDTHS[1](v) and len(v) > 0)
+
+
+def _are_distinct(values: Any, known: Sequence[str]) -> bool:
+    """Whether values are some of the known ones, each once; they may come from a forged file."""
+    named = isinstance(values, tuple | list) and all(isinstance(value, str) for value in values)
+    return named and len({*values} & {*known}) == len(values)
 
 
 def _is_real(value: Any) -> bool:
