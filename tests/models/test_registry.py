@@ -9,7 +9,7 @@ import pytest
 
 from latenttrack.errors import LatentTrackError
 from latenttrack.models.base import parameter_count, partition
-from latenttrack.models.checks import check_settings
+from latenttrack.models.checks import check_settings, check_shown
 from latenttrack.models.registry import MODELS, REFERENCES, build
 from latenttrack.models.stack import build_stack, stack_shape
 from latenttrack.models.task import Task
@@ -82,8 +82,8 @@ def test_seeds_of_a_stack_are_the_trackers_of_their_keys(same_bits):
         (lambda: build("lt-structured", JENA, jax.random.key(0), structured=False), ["structured"]),
         (lambda: build("gru", JENA, jax.random.key(0), shown=["x0"]), ["gru", "informant"]),
         (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x99"]), ["shown", "x99"]),
-        (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=[["x0"]]), ["shown"]),
-        (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown="x0"), ["shown"]),
+        (lambda: check_shown("gru", [["x0"]], "rls", JENA.names), ["shown"]),
+        (lambda: check_shown("gru", "x0", "rls", JENA.names), ["shown"]),
         (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x1"] * 2), ["each once"]),
     ],
 )
