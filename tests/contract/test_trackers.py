@@ -59,6 +59,7 @@ TRACKERS = {
         anchor="last-label",
         anchor_scale=0.7,
         informant="rls",
+        shown=("day_sin1", "x0"),
         summary_dropout=0.0,
         hidden_dropout=0.0,
         **_LT,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from latenttrack.data.series import Series
 from latenttrack.models.task import Task
 
-SHORT = 25_000  # rows: of more, small networks were never the better ones
+SHORT = 25_000  # rows: of up to so many small networks are tried, of more what the network is shown
 
 # The default first; without words where it is not worth any.
 ANCHORS = {
@@ -21,7 +21,7 @@ MEMORIES = {"gru": "", "lru": "linear memory"}
 def sights(series: Series) -> tuple[str, ...]:
     """Which of `SIGHTS` are worth a trial on a prepared training part.
 
-    Of a short one the newest part is a season at most, and what columns mean in other seasons it cannot tell.
+    On short ones the newest part, a season at most, misjudged what columns are worth later (docs/results.md).
     """
     task = Task.of(series)
     return tuple(SIGHTS) if len(series) > SHORT and task.own not in ((), task.names) else ("all",)
