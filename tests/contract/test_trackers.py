@@ -21,6 +21,7 @@ from latenttrack.models.base import Window, impute, step
 from latenttrack.models.draws import Independent, Sobol
 from latenttrack.models.informed import Informed
 from latenttrack.models.layout import lay_out
+from latenttrack.models.panel import Panel
 from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.registry import MODELS, REFERENCES, STATIC, build
@@ -90,6 +91,9 @@ TRACKERS = {
     "lt-anchored": _of("lt-unstructured", anchor="rls", anchor_scale=0.5, **_LT),
     "dssm-anchored": _of("dssm", anchor="last-label", anchor_scale=0.7, encoder_size=4, **_RECURRENT),
     "lt-pooled": _of("lt-unstructured", pool=2, anchor="last-label", anchor_scale=0.7, **_LT),
+    "lt-panel": _of(
+        "lt-unstructured", informant="rls", second_shown=("day_sin1", "x0"), anchor="last-label", **_LT
+    ),
     "bbb-anchored": _of("bbb", anchor="rls", hidden=(5,), K=8),
     # One line for all wrappers at once: an invariant that holds for their composition holds for each.
     "lt-everything": _of(
@@ -388,8 +392,10 @@ def test_training_sees_what_the_filter_scores(case, holes, as_stack):
 
 
 def _trained_part(tracker):
-    """The tracker without its safety net and recalibration."""
-    if isinstance(tracker, Transformed):
+    """The tracker without its safety net and recalibration, and with a panel's weights left alone."""
+    if isinstance(tracker, Panel):
+        return dataclasses.replace(tracker, power=0.0)
+    if isinstance(tracker, Anchored | Informed | Transformed):
         return eqx.tree_at(lambda t: t.inner, tracker, _trained_part(tracker.inner))
     if isinstance(tracker, Recalibrated):
         return _trained_part(tracker.inner)
@@ -404,6 +410,8 @@ def _same_draws(tracker):
         return eqx.tree_at(lambda t: t.inner, tracker, _same_draws(tracker.inner))
     if isinstance(tracker, Pooled):
         return eqx.tree_at(lambda t: t.members, tracker, _same_draws(tracker.members))
+    if isinstance(tracker, Panel):
+        return eqx.tree_at(lambda t: t.members, tracker, tuple(map(_same_draws, tracker.members)))
     if not hasattr(tracker, "train_draws"):
         return tracker
     if isinstance(tracker.draws, Independent) and tracker.draws.dim > 0:

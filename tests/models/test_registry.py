@@ -82,8 +82,13 @@ def test_seeds_of_a_stack_are_the_trackers_of_their_keys(same_bits):
         (lambda: build("lt-structured", JENA, jax.random.key(0), structured=False), ["structured"]),
         (lambda: build("gru", JENA, jax.random.key(0), shown=["x0"]), ["gru", "informant"]),
         (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x99"]), ["shown", "x99"]),
-        (lambda: check_shown("gru", [["x0"]], "rls", JENA.names), ["shown"]),
-        (lambda: check_shown("gru", "x0", "rls", JENA.names), ["shown"]),
+        (lambda: build("gru", JENA, jax.random.key(0), second_shown=["x0"]), ["gru", "informant"]),
+        (
+            lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x0"], second_shown=["x1"]),
+            ["second_shown", "x1"],
+        ),
+        (lambda: check_shown("gru", "shown", [["x0"]], "rls", JENA.names), ["shown"]),
+        (lambda: check_shown("gru", "shown", "x0", "rls", JENA.names), ["shown"]),
         (lambda: build("gru", JENA, jax.random.key(0), informant="rls", shown=["x1"] * 2), ["each once"]),
     ],
 )

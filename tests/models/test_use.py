@@ -22,6 +22,7 @@ WRAPPED = {
     "anchored": {"anchor": "last-label", "anchor_scale": 0.5},
     "informed": {"informant": "rls"},
     "shown": {"informant": "rls", "shown": ("day_sin1", "x0")},
+    "two": {"informant": "rls", "second_shown": ("day_sin1", "x0")},
     "transformed": {"transform": TRANSFORM},
     "all": {
         "transform": TRANSFORM,

@@ -16,6 +16,7 @@ from latenttrack.fitted.fit import fit, fit_chosen
 from latenttrack.fitted.model import load
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import build
+from latenttrack.models.task import Task
 from latenttrack.training import automatic
 from latenttrack.training import setup as setups
 from latenttrack.training.automatic import MOST_PARAMETERS, Trial, choose_settings
@@ -125,6 +126,22 @@ def test_a_network_may_see_the_label_and_the_clock_alone(suited, stream, tried, 
         name for name in prepared.names if name.startswith("wind")
     }
     assert any("the label and the clock alone" in words for words in chosen.words)
+
+
+def test_two_networks_may_see_different_inputs(suited, stream, tried, quick, long):
+    """Half as large, at the pace that suits them; together they keep the bound."""
+    tried(lambda setup: 1.0 - 0.05 * (setup.sight == "both") - 0.05 * (setup.pace == "fast"))
+    found = search(suited, stream).run()
+    assert (found.sight, found.pace) == ("both", "fast")
+    prepared, _ = suited.prepare(stream)
+    for name in ("latent-track", "lt-deterministic", "gru"):
+        setup = Setup("last-label", "usual", "usual", 4, sight="both")
+        chosen = choose_settings(name, suited, prepared, setup=setup)
+        task = Task.of(prepared)
+        assert list(chosen.settings["second_shown"]) == list(task.own)
+        build_it = functools.partial(build, name, task, **chosen.settings)
+        assert capacity(build_it, task.size).total <= MOST_PARAMETERS
+        assert any("each label moves weight to the better one" in words for words in chosen.words)
 
 
 def test_on_short_streams_nothing_is_hidden(suited, stream, tried):

@@ -44,7 +44,7 @@ from latenttrack.models.registry import build
 from latenttrack.models.task import Task
 from latenttrack.models.transformed import Curve, Transformed, TransformedPredictive
 from latenttrack.training.presets import TREES
-from latenttrack.training.setup import sights
+from latenttrack.training.setup import may_look_away
 from latenttrack.training.tuning import settle
 
 # What served the held-out folds of the training parts of Jena, ETTh1 and bike sharing (next hour). Random
@@ -167,9 +167,9 @@ def fit_trees(train: Series, settings: TreeSettings | None = None) -> Trees:
 def _sights(train: Series) -> list[tuple[int, ...]]:
     """The columns of the inputs that the network would try to do with; the informant's always."""
     own = [train.names.index(name) for name in Task.of(train).own]
-    columns = {"all": range(len(train.names)), "own": own}
     told = range(len(train.names), len(train.names) + len(INFORMED))
-    return [(*columns[sight], *told) for sight in sights(train)]
+    everything = (*range(len(train.names)), *told)
+    return [everything, (*own, *told)] if may_look_away(train) else [everything]
 
 
 def _fit(

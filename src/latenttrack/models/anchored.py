@@ -78,6 +78,10 @@ class Anchored(AbstractTracker):
         anchor = jnp.nan_to_num(state.anchors[-1])
         return self.inner.predict(state.inner, x, key).affine(anchor, jnp.asarray(self.scale))
 
+    def renew(self, state: AnchoredState) -> AnchoredState:
+        """The inner tracker forgets how well it predicted the training data."""
+        return state._replace(inner=self.inner.renew(state.inner))
+
     def inside(self, window: Window) -> Window:
         """A whole stream as the inner tracker sees it, from an empty belief: residuals for labels."""
         return self._listen(self.init(), window)[0]

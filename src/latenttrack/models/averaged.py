@@ -42,6 +42,7 @@ from latenttrack.models.ring import Ring, empty_ring, oldest, push, step_key
 from latenttrack.models.warped import require_mixture
 
 SAFETY_NET = ("rls-t", "seasonal-naive", "last-label")  # what stands beside a network unless told otherwise
+SHARE = 0.001
 POWER = 0.3  # eta for labels that are known at once; with label delay D it is POWER / D
 _IMPOSSIBLE = -1e30  # log-likelihood of a member that did not give one; finite, as infinities would give NaN
 
@@ -67,7 +68,7 @@ class Averaged(AbstractTracker):
     names: tuple[str, ...] = eqx.field(static=True)  # of the members, `main` first
     size: int = eqx.field(static=True)  # number of input features F
     delay: int = eqx.field(static=True)
-    share: float = eqx.field(static=True, default=0.001)
+    share: float = eqx.field(static=True, default=SHARE)
     power: float = eqx.field(static=True, default=1.0)  # eta
     start: tuple[float, ...] | None = eqx.field(static=True, default=None)  # weights; None: equal ones
 
@@ -85,18 +86,12 @@ class Averaged(AbstractTracker):
         )
 
     def update(self, state: AveragedState, x: Float[Array, " F"], y: Float[Array, ""]) -> AveragedState:
-        """Weigh the members by what they had forecast for this label, then let each learn from it.
-
-        A label of which no member gave a likelihood says nothing about them: the weights stay.
-        """
-        scores = _log_probs(oldest(state.recent), y)
-        given = jnp.isfinite(scores)
-        scores = jnp.where(given, scores, _IMPOSSIBLE)
-        moved = jnp.log(self._shared(jax.nn.softmax(state.log_weights + self.power * scores)))
+        """Weigh the members by what they had forecast for this label, then let each learn from it."""
+        moved = reweigh(state.log_weights, oldest(state.recent), y, power=self.power, share=self.share)
         return AveragedState(
             self.main.update(state.main, x, y),
             tuple(r.update(s, x, y) for r, s in zip(self.references, state.references, strict=True)),
-            jnp.where((state.steps >= self.delay) & jnp.any(given), moved, state.log_weights),
+            jnp.where(state.steps >= self.delay, moved, state.log_weights),
             state.recent,
             state.steps,
         )
@@ -111,18 +106,15 @@ class Averaged(AbstractTracker):
         )
 
     def predict(self, state: AveragedState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
-        """The weighted mixture of the members' mixtures, exactly: all their components in one list.
+        """The weighted mixture of the members' mixtures.
 
         Compiled together with `advance`, the forecasts are computed once.
         """
-        forecasts = self._forecasts(state.main, state.references, x, key)
-        parts = zip(state.log_weights, forecasts, strict=True)
-        log_weights = jnp.concatenate([weight + forecast.log_weights for weight, forecast in parts])
-        return Predictive(join([forecast.components for forecast in forecasts]), log_weights)
+        return mix(state.log_weights, self._forecasts(state.main, state.references, x, key))
 
     def renew(self, state: AveragedState) -> AveragedState:
         """Back to the first weights."""
-        return state._replace(log_weights=self._first_weights())
+        return state._replace(main=self.main.renew(state.main), log_weights=self._first_weights())
 
     def window_terms(
         self, state: AveragedState, window: Window, key: PRNGKeyArray
@@ -138,10 +130,7 @@ class Averaged(AbstractTracker):
     def _first_weights(self) -> Float[Array, " M"]:
         start = jnp.ones(len(self.names)) if self.start is None else jnp.asarray(self.start, jnp.float32)
         # What is lent to everyone keeps a weight of 0 from staying there.
-        return jnp.log(self._shared(start / jnp.sum(start)))
-
-    def _shared(self, weights: Float[Array, " M"]) -> Float[Array, " M"]:
-        return (1.0 - self.share) * weights + self.share / len(self.names)
+        return jnp.log(_lend(start / jnp.sum(start), self.share))
 
     def _forecasts(
         self, main: State, references: tuple[State, ...], x: Float[Array, " F"], key: PRNGKeyArray
@@ -150,6 +139,36 @@ class Averaged(AbstractTracker):
         others = zip(self.references, references, strict=True)
         first = require_mixture(self.main.predict(main, x, key))
         return (first, *(r.predict(s, x, key) for r, s in others))
+
+
+def reweigh(
+    log_weights: Float[Array, " M"],
+    forecasts: tuple[Predictive, ...],
+    y: Float[Array, ""],
+    *,
+    power: float,
+    share: float,
+) -> Float[Array, " M"]:
+    """The log weights of M members after a label, by what each had forecast for it.
+
+    A label of which no member gave a likelihood says nothing about them: the weights stay.
+    """
+    scores = _log_probs(forecasts, y)
+    given = jnp.isfinite(scores)
+    scores = jnp.where(given, scores, _IMPOSSIBLE)
+    moved = jnp.log(_lend(jax.nn.softmax(log_weights + power * scores), share))
+    return jnp.where(jnp.any(given), moved, log_weights)
+
+
+def mix(log_weights: Float[Array, " M"], forecasts: tuple[Predictive, ...]) -> Predictive:
+    """The weighted mixture of M mixtures, exactly: all their components in one list."""
+    parts = zip(log_weights, forecasts, strict=True)
+    weights = jnp.concatenate([weight + forecast.log_weights for weight, forecast in parts])
+    return Predictive(join([forecast.components for forecast in forecasts]), weights)
+
+
+def _lend(weights: Float[Array, " M"], share: float) -> Float[Array, " M"]:
+    return (1.0 - share) * weights + share / weights.shape[0]
 
 
 def _log_probs(forecasts: tuple[Predictive, ...], y: Float[Array, ""]) -> Float[Array, " M"]:

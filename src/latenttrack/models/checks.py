@@ -90,10 +90,10 @@ def check_plain(model: str, anchor: Any, informant: Any, pool: Any) -> None:
         )
 
 
-def check_shown(model: str, value: Any, informant: Any, inputs: Sequence[str]) -> None:
+def check_shown(model: str, setting: str, value: Any, informant: Any, inputs: Sequence[str]) -> None:
     """Refuse a `shown` that is neither None nor names of inputs, each once, or that leaves some to nobody."""
     rule: _Rule = ("None, or names of inputs, each once", lambda v: v is None or _are_distinct(v, inputs))
-    _check(model, "shown", value, rule)
+    _check(model, setting, value, rule)
     if value is not None and informant is None:
         raise LatentTrackError(
             f"{model} is shown some of the inputs, and no informant hears the others: give an informant too"

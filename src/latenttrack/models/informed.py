@@ -72,6 +72,10 @@ class Informed(AbstractTracker):
         """The inner forecast."""
         return self.inner.predict(state.inner, self._show(x, state.told[-1]), key)
 
+    def renew(self, state: InformedState) -> InformedState:
+        """The inner tracker forgets how well it predicted the training data."""
+        return state._replace(inner=self.inner.renew(state.inner))
+
     def inside(self, window: Window) -> Window:
         """A whole stream as the inner tracker sees it, from an empty belief: wider inputs."""
         return self._listen(self.init(), window)[0]

@@ -59,6 +59,10 @@ class Pooled(AbstractTracker):
         joined = jax.tree.map(lambda leaf: leaf.reshape(-1), forecasts)
         return Predictive(joined.components, joined.log_weights - math.log(self.count))
 
+    def renew(self, state: State) -> State:
+        """Every member forgets how well it predicted the training data."""
+        return eqx.filter_vmap(lambda member, s: member.renew(s))(self.members, state)
+
     def window_terms(self, state: State, window: Window, key: PRNGKeyArray) -> tuple[Terms, State]:
         """The means over the members; but `log_predictive` has the value of the pool's own score.
 
@@ -69,7 +73,12 @@ class Pooled(AbstractTracker):
         terms, states = eqx.filter_vmap(lambda member, s, k: member.window_terms(s, window, k))(
             self.members, state, keys
         )
-        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), terms)
-        score = logsumexp(terms.log_predictive, axis=0) - math.log(self.count)
-        value = means.log_predictive + jax.lax.stop_gradient(score - means.log_predictive)
-        return means._replace(log_predictive=value), states
+        return each_by_itself(terms), states
+
+
+def each_by_itself(terms: Terms) -> Terms:
+    """The terms of S networks [S, W] as those of their mixture [W]: see `Pooled.window_terms`."""
+    means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), terms)
+    score = logsumexp(terms.log_predictive, axis=0) - math.log(len(terms.log_predictive))
+    value = means.log_predictive + jax.lax.stop_gradient(score - means.log_predictive)
+    return means._replace(log_predictive=value)

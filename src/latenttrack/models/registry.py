@@ -28,6 +28,7 @@ from latenttrack.models.checks import (
 )
 from latenttrack.models.informed import NAMES as INFORMED
 from latenttrack.models.informed import Informed
+from latenttrack.models.panel import Panel
 from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.references import AbstractReference
@@ -106,6 +107,7 @@ def build(
     informant: str | None = None,
     informant_settings: Mapping[str, Any] | None = None,
     shown: Sequence[str] | None = None,
+    second_shown: Sequence[str] | None = None,
     safety_net: Sequence[str] | None = None,
     safety_net_settings: Mapping[str, Mapping[str, Any]] | None = None,
     safety_net_start: Sequence[float] | None = None,
@@ -129,6 +131,8 @@ def build(
         informant: a reference whose forecast and surprise join the inputs, or None.
         informant_settings: that reference's own settings.
         shown: names of the inputs that the model sees itself, while the informant hears all; None: all.
+        second_shown: the same of a second network of this kind, to be mixed with the first; None: there is
+            none.
         safety_net: references with which the (anchored) model is averaged online, or None.
         safety_net_settings: their own settings, by name.
         safety_net_start: first weights, the model's and then those of the net; None: all alike.
@@ -147,8 +151,12 @@ def build(
     check_pool(name, pool)
     if name in REFERENCES:
         check_plain(name, anchor, informant, pool)
-    draw = functools.partial(_draw, functools.partial(builder, **settings), key, pool)
-    check_shown(name, shown, informant, task.names)
+    make: Builder = functools.partial(builder, **settings)
+    check_shown(name, "shown", shown, informant, task.names)
+    check_shown(name, "second_shown", second_shown, informant, task.names if shown is None else shown)
+    if second_shown is not None:
+        make = functools.partial(_panel, make, (*second_shown, *INFORMED))
+    draw = functools.partial(_draw, make, key, pool)
     tracker = (
         draw(task) if informant is None else _inform(draw, task, informant, informant_settings or {}, shown)
     )
@@ -167,6 +175,18 @@ def _draw(make: Builder, key: PRNGKeyArray, pool: int | None, task: Task) -> Abs
     if pool is None:
         return make(task, key)
     return Pooled(eqx.filter_vmap(lambda k: make(task, k))(jax.random.split(key, pool)), pool)
+
+
+def _panel(make: Builder, second: tuple[str, ...], task: Task, key: PRNGKeyArray) -> Panel:
+    """A network that sees all inputs of a task, and one that sees those of some names."""
+    first_key, second_key = jax.random.split(key)
+    return Panel(
+        (make(task, first_key), make(replace(task, names=second), second_key)),
+        (tuple(range(task.size)), tuple(map(task.names.index, second))),
+        task.size,
+        task.delay,
+        power=POWER / task.delay,
+    )
 
 
 def _inform(

@@ -13,6 +13,7 @@ from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import Averaged
 from latenttrack.models.base import AbstractTracker, Window, partition
 from latenttrack.models.informed import Informed
+from latenttrack.models.panel import Panel
 from latenttrack.models.pooled import Pooled
 from latenttrack.models.recalibrated import Recalibrated
 from latenttrack.models.stack import Stack
@@ -27,6 +28,8 @@ def in_use(tracker: AbstractTracker) -> AbstractTracker:
         return eqx.tree_at(lambda t: t.inner, tracker, in_use(tracker.inner))
     if isinstance(tracker, Pooled):  # its members are one tracker with stacked arrays
         return eqx.tree_at(lambda t: t.members, tracker, in_use(tracker.members))
+    if isinstance(tracker, Panel):
+        return eqx.tree_at(lambda t: t.members, tracker, tuple(map(in_use, tracker.members)))
     tracker = eqx.nn.inference_mode(tracker)
     if "train_draws" not in {field.name for field in dataclasses.fields(tracker)}:
         return tracker
@@ -36,8 +39,8 @@ def in_use(tracker: AbstractTracker) -> AbstractTracker:
 def innermost(tracker: Any) -> Any:
     """The tracker that is trained: without transform, recalibration, safety net, anchor, informant.
 
-    A pool of networks is trained as a whole. Works for everything of a tracker's shape, such as the tree of
-    its parameters.
+    A pool or a panel of networks is trained as a whole. Works for everything of a tracker's shape, such as
+    the tree of its parameters.
     """
     if isinstance(tracker, Averaged):
         return innermost(tracker.main)

@@ -5,12 +5,14 @@ trials that are trained on the older 85 % of the training part and judged on the
 
     anchor          the last label; or the seasonal difference, or least squares
     sight           all inputs; or, on longer streams, those made of the label and the clock alone, when of
-                    other columns it only hears what online least squares, its informant, makes of them
+                    other columns it only hears what online least squares, its informant, makes of them; or
+                    two networks of half the size, one of each kind, weighted by how well they do; either
+                    at a higher learning rate
     size            one network of 35,000 parameters at most; or, on streams of up to 25,000 rows, three of
                     about 10,000 (of a GRU one), mixed
     head            a Student-t for each draw; or two of equal weight; tried with either size
-    memory          a GRU; or a linear recurrent unit
-    epochs          36, or those of 800 updates; or half, or twice as many up to those; or, where it sees
+    memory          a GRU; or, on streams of up to 25,000 rows, a linear recurrent unit
+    epochs          36, or those of 800 updates; or half, or twice as many up to those; or, where there are
                     no other columns, at a higher learning rate; each trial anneals its rate to the end
     dropout         usual; or light, and if that is better none; if it is not, strong
     recalibration   the strongest of three that costs nothing, or none
@@ -48,7 +50,7 @@ from latenttrack.training.fit import Progress, Seen, Trained, train
 from latenttrack.training.online import learn_online
 from latenttrack.training.schedules import updates_per_epoch
 from latenttrack.training.settings import Training
-from latenttrack.training.setup import ANCHORS, HEADS, MEMORIES, PACES, SHORT, Setup, sights
+from latenttrack.training.setup import ANCHORS, HEADS, MEMORIES, PACES, SHORT, Setup, may_look_away
 from latenttrack.training.suit import TAIL, Suit, tail
 from latenttrack.training.tuning import settle
 from latenttrack.training.validation import tail_nll
@@ -62,6 +64,10 @@ _SMALL_MEMORY = {"hidden_size": 32, "encoder_size": 16}
 _SMALL_GRU = {**_SMALL_MEMORY, "predictor": [26]}
 _SMALL_HYPERNETWORK = {**_SMALL_MEMORY, "predictor": [8], "generator_gain": 0.1, "pool": 3}
 _SMALL_FEATURES = (4, 3, 2, 1)
+# Two networks that see different inputs, together within the bound.
+_HALF_MEMORY = {"hidden_size": 40, "encoder_size": 24}
+_HALF_GRU = {**_HALF_MEMORY, "predictor": [32]}
+_HALF_HYPERNETWORK = {**_HALF_MEMORY, "predictor": [12]}
 BUDGET = 8000  # updates of all trials together
 _EPOCHS = 36
 _LEAST_UPDATES = 150  # a short stream is passed more often
@@ -178,23 +184,27 @@ class _Search:
         best = Setup("last-label", "usual", "usual", self.usual_updates)
         anchors = [a for a in ANCHORS if a != "seasonal-difference" or self.task.period]
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
-        best = self.best(best, [best._replace(sight=sight) for sight in sights(self.series)])
+        if may_look_away(self.series):
+            # Both served with the higher rate on every stream, a large network that sees all on none.
+            fast = best._replace(pace="fast")
+            best = self.best(best, [fast._replace(sight="own"), fast._replace(sight="both")])
         # Together: on some streams the other head shows its worth in small networks only.
-        sizes = ["usual", "small"] if len(self.series) <= SHORT else ["usual"]
-        heads, memories = (["student-t"], ["gru"]) if self.name == "gru" else (HEADS, MEMORIES)
+        short = len(self.series) <= SHORT
+        sizes = ["usual", "small"] if short else ["usual"]
+        heads = HEADS if self.name != "gru" else ["student-t"]
         best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in heads])
+        memories = MEMORIES if self.name != "gru" and short else ["gru"]
         best = self.best(best, [best._replace(memory=memory) for memory in memories])
         return self._less_or_more(self._length(best))
 
     def _length(self, usual: Setup) -> Setup:
         """Fewer updates, more, or larger ones; more and larger only where one of the two was better.
 
-        Larger ones only where no other columns are seen: with these a network is soon to learn them by heart.
+        Larger ones only where there are no other columns: where there are, the sight decides the pace.
         """
         half, twice = usual.updates // 2, min(2 * usual.updates, _MOST_UPDATES)
         longer = [usual._replace(updates=twice)] if twice > _LONGER * usual.updates else []
-        alone = usual.sight == "own" or self.task.own == self.task.names
-        faster = [usual._replace(pace="fast")] if alone else []
+        faster = [usual._replace(pace="fast")] if self.task.own == self.task.names else []
         best = self.best(usual, [usual._replace(updates=half), *longer, *faster])
         if longer and faster and best in (*longer, *faster):
             best = self.best(best, [faster[0]._replace(updates=twice)])
@@ -237,9 +247,10 @@ class _Search:
         summary, hidden = _DROPOUT[setup.dropout]
         small = setup.size == "small"
         chosen = {"summariser": setup.memory, "summary_dropout": summary, "hidden_dropout": hidden}
-        settings = {**self._settled[anchor], **(self._small if small else {}), **chosen}
-        if setup.sight == "own":
-            settings["shown"] = list(self.task.own)
+        size = self._small if small else self._half if setup.sight == "both" else {}
+        settings = {**self._settled[anchor], **size, **chosen}
+        if setup.sight != "all":
+            settings["shown" if setup.sight == "own" else "second_shown"] = list(self.task.own)
         if setup.head != "student-t":
             settings["head"] = setup.head
         features = _SMALL_FEATURES if small else _FEATURES
@@ -250,7 +261,17 @@ class _Search:
         """What makes it small; networks that are mixed keep the bound together."""
         if self.name == "gru":
             return _SMALL_GRU
-        return {**_SMALL_HYPERNETWORK, **({"K": 16} if self.name == "latent-track" else {})}
+        return {**_SMALL_HYPERNETWORK, **self._fewer_draws}
+
+    @property
+    def _half(self) -> dict[str, Any]:
+        """What makes two networks together as large as one."""
+        return _HALF_GRU if self.name == "gru" else {**_HALF_HYPERNETWORK, **self._fewer_draws}
+
+    @property
+    def _fewer_draws(self) -> dict[str, Any]:
+        """Of each of several networks."""
+        return {"K": 16} if self.name == "latent-track" else {}
 
     def training(self, setup: Setup) -> Training:
         """So many updates on the older part, as whole epochs, at its pace."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from latenttrack.data.series import Series
 from latenttrack.models.task import Task
 
-SHORT = 25_000  # rows: of up to so many small networks are tried, of more what the network is shown
+SHORT = 25_000  # rows: of up to so many small networks are tried, of more what networks are shown
 
 # The default first; without words where it is not worth any.
 ANCHORS = {
@@ -13,18 +13,22 @@ ANCHORS = {
     "seasonal-difference": "the last label and the season's change",
     "rls": "least squares",
 }
-SIGHTS = {"all": "", "own": "sees the label and the clock alone"}
+SIGHTS = {
+    "all": "",
+    "own": "sees the label and the clock alone",
+    "both": "two networks, one of which sees the label and the clock alone",
+}
 HEADS = {"student-t": "", "student-t-pair": "errors of two kinds"}
 MEMORIES = {"gru": "", "lru": "linear memory"}
 
 
-def sights(series: Series) -> tuple[str, ...]:
-    """Which of `SIGHTS` are worth a trial on a prepared training part.
+def may_look_away(series: Series) -> bool:
+    """Whether a network that does not see other columns is worth a trial on a prepared training part.
 
     On short ones the newest part, a season at most, misjudged what columns are worth later (docs/results.md).
     """
     task = Task.of(series)
-    return tuple(SIGHTS) if len(series) > SHORT and task.own not in ((), task.names) else ("all",)
+    return len(series) > SHORT and task.own not in ((), task.names)
 
 
 class _Pace(NamedTuple):
@@ -62,10 +66,9 @@ class Setup(NamedTuple):
             mixed: whether a small network is a mixture of three.
         """
         size = "three small networks, mixed" if mixed and self.size == "small" else f"{self.size} size"
-        sight = f"the network {SIGHTS[self.sight]}; of other columns it hears through least squares"
         return (
             f"anchor: {ANCHORS[self.anchor]}",
-            *([sight] if SIGHTS[self.sight] else []),
+            *_SIGHTS_IN_WORDS[self.sight],
             _join(size, *self._network, f"{self.dropout} dropout"),
             _join(
                 f"trained for {epochs} epochs ({self.updates} updates in the trials)", PACES[self.pace].words
@@ -75,6 +78,13 @@ class Setup(NamedTuple):
     @property
     def _network(self) -> tuple[str, str]:
         return HEADS[self.head], MEMORIES[self.memory]
+
+
+_SIGHTS_IN_WORDS = {
+    "all": (),
+    "own": (f"the network {SIGHTS['own']}; of other columns it hears through least squares",),
+    "both": (f"{SIGHTS['both']}; each label moves weight to the better one",),
+}
 
 
 def _join(*words: str) -> str:
