@@ -31,6 +31,9 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "ablations.
 UNCHANGED = "unchanged"
 POOLED = "three seeds pooled into one mixture"
 OWN = "own"  # stands for the inputs made of the label and the clock
+SIGHTS = ("shown", "second_shown")
+_WHOLE = {"hidden_size": 64, "encoder_size": 32, "predictor": [16], "features": 12, "K": 32}
+_HALF = {"hidden_size": 40, "encoder_size": 24, "predictor": [12], "features": 12, "K": 16}
 
 
 @dataclass(frozen=True)
@@ -48,17 +51,20 @@ CHANGES = {
     "no anchor": Change({"anchor": None}),
     "anchor: seasonal difference": Change({"anchor": "seasonal-difference"}),
     "anchor: least squares": Change({"anchor": "rls"}),
-    "all inputs are shown to the network": Change({"shown": None}),
-    "the network sees the label and the clock alone": Change({"shown": OWN}),
+    "one network, that sees all inputs": Change({"shown": None, "second_shown": None, **_WHOLE}),
+    "one network, that sees the label and the clock alone": Change(
+        {"shown": OWN, "second_shown": None, **_WHOLE}
+    ),
+    "two networks, one of which sees the label and the clock alone": Change(
+        {"shown": None, "second_shown": OWN, **_HALF}
+    ),
     "no informant": Change({"informant": None}),
     "Gaussian head": Change({"head": "gaussian"}),
     "ELBO in place of the prior-predictive likelihood": Change({}, {"objective": "elbo"}),
     "one Student-t for each draw": Change({"head": "student-t"}),
     "two Student-t for each draw": Change({"head": "student-t-pair"}),
     "twice as many epochs": Change(longer=2),
-    "two networks of half the size, mixed": Change(
-        {"hidden_size": 40, "encoder_size": 24, "predictor": [12], "features": 6, "pool": 2, "K": 16}
-    ),
+    "two networks of half the size, mixed": Change({"shown": None, "second_shown": None, **_HALF, "pool": 2}),
     "one draw in training, not 8": Change({"train_K": 1}),
     "no linear skip": Change({"skip": False}),
     "no dropout": Change({"summary_dropout": 0.0, "hidden_dropout": 0.0}),
@@ -81,7 +87,7 @@ CHANGES = {
 # What goes without another.
 _WITH = {
     "anchor": ("anchor_settings", "anchor_scale"),
-    "informant": ("informant_settings", "shown"),
+    "informant": ("informant_settings", *SIGHTS),
     "safety_net": ("safety_net_settings", "safety_net_start"),
     "recalibrate": ("recalibrate_prior", "recalibrate_start", "recalibrate_spread"),
 }
@@ -96,7 +102,7 @@ _UNKNOWN = {
 
 def told(model: Model, change: Change) -> dict[str, Any]:
     """The settings that a change names, for the stream of a model."""
-    own = {"shown": list(model.task.own)} if change.settings.get("shown") == OWN else {}
+    own = {name: list(model.task.own) for name in SIGHTS if change.settings.get(name) == OWN}
     return {**change.settings, **own}
 
 
@@ -107,7 +113,7 @@ def changed(model: Model, change: Change) -> tuple[dict[str, Any], Training]:
         for other in _WITH.get(name, ()):
             settings.pop(other, None)
         settings[name] = value
-    if {"summariser", "shown"} & change.settings.keys():
+    if {"summariser", *SIGHTS} & change.settings.keys():
         settings = within_bound(model.name, model.task, settings, range(settings["features"], 0, -1))
     if settings.get("safety_net") is None:
         settings.pop("safety_net", None)
@@ -156,7 +162,7 @@ def run_track(base: Base, changes: dict[str, Change], rows: list[dict[str, Any]]
     for words, change in changes.items():
         if any(row["track"] == base.track and row["change"] == words for row in rows):
             continue
-        chosen = {**_OWN, "shown": None, **model.settings}
+        chosen = {**_OWN, **dict.fromkeys(SIGHTS), **model.settings}
         if change.settings and told(model, change).items() <= chosen.items():
             continue  # nothing would be different
         note(rows, base.track, words, run_change(base, change), unchanged)

@@ -27,6 +27,7 @@ from latenttrack.fitted.model import Model, builder, pool
 from latenttrack.models.base import AbstractTracker, State, Terms, Window, partition, step
 from latenttrack.models.components import AbstractComponents
 from latenttrack.models.latent_track import LatentTrack
+from latenttrack.models.panel import Panel
 from latenttrack.models.predictive import Predictive
 from latenttrack.models.ring import step_key
 from latenttrack.models.stack import Stack, build_stack
@@ -67,9 +68,8 @@ class Base:
     def train(self, series: Series, seen: Seen) -> Model:
         """The same network, trained on other windows."""
         model, task = self.model, Task.of(series)
-        single = {name: value for name, value in model.settings.items() if name != "pool"}
         trained = train(
-            builder(model.name, task, single),
+            builder(model.name, task, self.single(series)),
             series,
             self.training,
             jax.random.key(0),
@@ -78,6 +78,15 @@ class Base:
             seen=seen,
         )
         return replace(model, task=task, stack=trained.stack, programs={})
+
+    def single(self, series: Series) -> dict[str, Any]:
+        """The settings without a pool; inputs that are new in a series are shown to every network."""
+        settings = {name: value for name, value in self.model.settings.items() if name != "pool"}
+        new = [name for name in series.names if name not in self.prepared.names]
+        for sight in ("shown", "second_shown"):
+            if settings.get(sight) is not None:
+                settings[sight] = [*settings[sight], *new]
+        return settings
 
 
 # Particles
@@ -173,11 +182,15 @@ def _pick(past: Float[Array, "D n"], who: Array) -> Float[Array, "D n"]:
 def as_particles(model: Model) -> Model:
     """A fitted lt-structured as a particle filter, with the same weights."""
     seeds = [model.stack[i] for i in range(len(model.stack))]
-    swapped = [
-        partition(eqx.tree_at(innermost, one, Particles(innermost(one), model.task.delay))) for one in seeds
-    ]
+    swapped = [partition(eqx.tree_at(innermost, one, _replaced(innermost(one), model.task))) for one in seeds]
     params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(params for params, _ in swapped))
     return replace(model, stack=Stack(params, swapped[0][1], len(seeds)), programs={})
+
+
+def _replaced(network: Any, task: Task) -> AbstractTracker:
+    if isinstance(network, Panel):
+        return eqx.tree_at(lambda t: t.members, network, tuple(_replaced(m, task) for m in network.members))
+    return Particles(network, task.delay)
 
 
 def particles(base: Base, settings: dict[str, Any], training: Training) -> Records:
@@ -230,9 +243,8 @@ def two_protocols(base: Base) -> Records:
     assert pipeline is not None
     prepared = replace(pipeline.transform(other), period=base.model.task.period)
     first, second = _marked(base.prepared, 0.0), _marked(prepared, 1.0)
-    single = {name: value for name, value in base.model.settings.items() if name != "pool"}
     seen = [
-        see_series(one, base.training, _drawn(builder(base.model.name, Task.of(one), single)))
+        see_series(one, base.training, _drawn(builder(base.model.name, Task.of(one), base.single(one))))
         for one in (first, second)
     ]
     both = _together(seen[0].data, seen[1].data)

@@ -5,9 +5,9 @@ trials that are trained on the older 85 % of the training part and judged on the
 
     anchor          the last label; or the seasonal difference, or least squares
     sight           all inputs; or, on longer streams, those made of the label and the clock alone, when of
-                    other columns it only hears what online least squares, its informant, makes of them; or
-                    two networks of half the size, one of each kind, weighted by how well they do; either
-                    at a higher learning rate
+                    other columns it only hears what online least squares, its informant, makes of them; or,
+                    where that is better, two networks of half the size, one of each kind, weighted by how
+                    well they do; either at a higher learning rate
     size            one network of 35,000 parameters at most; or, on streams of up to 25,000 rows, three of
                     about 10,000 (of a GRU one), mixed
     head            a Student-t for each draw; or two of equal weight; tried with either size
@@ -186,8 +186,9 @@ class _Search:
         best = self.best(best, [best._replace(anchor=anchor) for anchor in anchors])
         if may_look_away(self.series):
             # Both served with the higher rate on every stream, a large network that sees all on none.
-            fast = best._replace(pace="fast")
-            best = self.best(best, [fast._replace(sight="own"), fast._replace(sight="both")])
+            alone = best._replace(sight="own", pace="fast")
+            if self.best(best, [alone]) == alone:
+                best = self.best(best, [alone, alone._replace(sight="both")])
         # Together: on some streams the other head shows its worth in small networks only.
         short = len(self.series) <= SHORT
         sizes = ["usual", "small"] if short else ["usual"]
