@@ -93,18 +93,18 @@ class Noise:
 class LeastSquares:
     """Recursive, in square-root form."""
 
-    def __init__(self, size: int, forgetting: float = 0.9999):
+    def __init__(self, size: int, forgetting: float = 0.98):
         self.w, self.root, self.forgetting = torch.zeros(size), torch.eye(size), forgetting
 
     def update(self, phi: Tensor, residual: float) -> None:
-        """One step of Potter's recursion."""
+        """One step of the recursion of `models/references.py`."""
         f = self.root.T @ phi
-        a = 1.0 / (self.forgetting + (f @ f).item())
+        r = (f @ f).item()
         gain = self.root @ f
-        self.root = torch.addr(self.root, gain, f, alpha=-a / (1.0 + math.sqrt(a * self.forgetting)))
-        if (self.root * self.root).sum().item() < 1e3 * len(phi):
-            self.root /= math.sqrt(self.forgetting)
-        self.w = self.w + (a * residual) * gain
+        s = math.sqrt(self.forgetting * (1.0 + r))
+        c = (self.forgetting - (1.0 - self.forgetting) / max(r, 1e-6)) / (s * (1.0 + s))
+        self.root = torch.addr(self.root, gain, f, alpha=-c)
+        self.w = self.w + (residual / (1.0 + r)) * gain
 
 
 class Preset:

@@ -181,12 +181,13 @@ def test_kl_terms_are_those_of_the_kalman_filter(stream):
         assert jnp.tanh(SMALL * before[-1]) == pytest.approx(float(tracker.memory.read(state)[0]), rel=1e-3)
 
 
-@pytest.mark.parametrize("forgetting", [1.0, 0.97])
-def test_rls_is_bayesian_linear_regression(forgetting):
-    """Weights and covariance == the ridge solution in double precision, each label discounted by its age.
+@pytest.mark.parametrize("forgetting", [1.0, 0.97, 0.7])
+def test_rls_is_bayesian_linear_regression_that_forgets_in_the_direction_of_the_label(forgetting):
+    """Weights and covariance == those of the same recursion on the precision A, in double precision.
 
-    With noise of unit variance and prior N(0, I) the posterior precision after n labels is
-    A = lambda^n I + sum lambda^(n - i) phi_i phi_i', and the mean A^-1 sum lambda^(n - i) phi_i y_i.
+    With noise of unit variance and prior N(0, I), a label of phi moves w by A^-1 phi (y - w.phi) / (1 + r),
+    r = phi' A^-1 phi, and A by a multiple of phi phi', such that 1 / r' = lambda (1 / r + 1): nothing is
+    forgotten of directions in which nothing is heard. Without forgetting that is ridge regression.
     """
     rng = np.random.default_rng(0)
     n, size = 80, 4
@@ -194,32 +195,63 @@ def test_rls_is_bayesian_linear_regression(forgetting):
     y = (x @ [1.0, -2.0, 0.5] + 3.0 + 0.1 * rng.normal(size=n)).astype(np.float32)
     tracker = build("rls", Task(("a", "b", "c")), jax.random.key(0), forgetting=forgetting)
     update, state = eqx.filter_jit(tracker.update), tracker.init()
-    for row, label in zip(x, y, strict=True):
-        state = update(state, row, label)
     phi = np.concatenate([np.ones((n, 1)), x], axis=1).astype(float)
-    weight = forgetting ** np.arange(n - 1, -1, -1.0)
-    precision = forgetting**n * np.eye(size) + phi.T @ (weight[:, None] * phi)
+    precision, weights = np.eye(size), np.zeros(size)
+    for row, label, direction in zip(x, y, phi, strict=True):
+        state = update(state, row, label)
+        gain = np.linalg.solve(precision, direction)
+        r = direction @ gain
+        weights = weights + gain * (label - weights @ direction) / (1.0 + r)
+        precision = precision + (forgetting - (1.0 - forgetting) / r) * np.outer(direction, direction)
+        after = direction @ np.linalg.solve(precision, direction)
+        assert 1.0 / after == pytest.approx(forgetting * (1.0 / r + 1.0))
+    if forgetting == 1.0:
+        np.testing.assert_allclose(weights, np.linalg.solve(np.eye(size) + phi.T @ phi, phi.T @ y))
     # n updates, each with a few roundings of numbers of size one
-    np.testing.assert_allclose(
-        state.weights, np.linalg.solve(precision, phi.T @ (weight * y)), atol=n * 4 * EPS, rtol=n * 4 * EPS
-    )
+    tolerance = n * 4 * EPS / forgetting
+    np.testing.assert_allclose(state.weights, weights, atol=tolerance, rtol=tolerance)
     covariance = np.asarray(state.root, float) @ np.asarray(state.root, float).T
-    np.testing.assert_allclose(covariance, np.linalg.inv(precision), atol=n * 16 * EPS * np.max(covariance))
+    np.testing.assert_allclose(covariance, np.linalg.inv(precision), atol=4 * tolerance * np.max(covariance))
     point = tracker.locate(state, jnp.array([1.0, 0.0, -1.0]))
     assert float(point) == pytest.approx(float(state.weights @ jnp.array([1.0, 1.0, 0.0, -1.0])), rel=8 * EPS)
 
 
-def test_rls_stays_sane_where_the_data_fall_silent():
-    """A column that becomes constant leaves its direction unexcited: with forgetting its variance must not
-    explode.
-    """
-    tracker = build("rls", Task(("a",)), jax.random.key(0), forgetting=0.95)
+def _learned(tracker, rows):
+    """The state after rows of inputs, and the label in the last column."""
+    rows = jnp.asarray(rows, jnp.float32)
 
     def body(state, row):
-        return tracker.update(state, row[:1], row[1]), None
+        return tracker.update(state, row[:-1], row[-1]), None
 
-    rows = np.zeros((5000, 2), np.float32)
-    rows[:, 1] = np.random.default_rng(0).normal(size=5000)
-    state, _ = jax.jit(lambda rows: jax.lax.scan(body, tracker.init(), rows))(rows)
-    assert np.isfinite(state.root).all()
-    assert float(jnp.sum(state.root**2)) <= tracker.cap * state.root.shape[0] / 0.95
+    return jax.jit(lambda rows: jax.lax.scan(body, tracker.init(), rows))(rows)[0]
+
+
+@pytest.mark.parametrize("forgetting", [0.7, 0.95, 0.9999])
+def test_rls_remembers_what_a_silent_column_meant(forgetting):
+    """Snow falls once a year: after a summer of any length its weight is what it was, and as sure."""
+    tracker = build("rls", Task(("warmth", "snow")), jax.random.key(0), forgetting=forgetting)
+    rng = np.random.default_rng(0)
+    winter = rng.normal(size=(300, 3))
+    winter[:, 2] = winter[:, 0] + 2.0 * winter[:, 1] + 0.01 * rng.normal(size=300)
+    summer = rng.normal(size=(20_000, 3))
+    summer[:, 1] = 0.0
+    summer[:, 2] = summer[:, 0]
+    before, after = _learned(tracker, winter), _learned(tracker, np.concatenate([winter, summer]))
+    snow = jnp.array([0.0, 40.0])
+    assert float(before.weights[2]) == pytest.approx(2.0, abs=0.02)
+    assert float(tracker.locate(after, snow)) == pytest.approx(float(tracker.locate(before, snow)), abs=4.0)
+    assert float(jnp.sum(after.root[2] ** 2)) <= 2.0 * float(jnp.sum(before.root[2] ** 2))
+
+
+@pytest.mark.parametrize("forgetting", [0.7, 0.95, 0.9999])
+def test_rls_stays_sane_where_columns_are_copies_or_silent(forgetting):
+    """Directions that the data do not excite, for ever: no weight becomes less sure than it was at first."""
+    tracker = build("rls", Task(("a", "copy", "nothing")), jax.random.key(0), forgetting=forgetting)
+    rows = np.zeros((50_000, 4))
+    rows[:, 0] = np.random.default_rng(0).normal(size=len(rows))
+    rows[:, 1], rows[:, 3] = rows[:, 0], rows[:, 0]
+    state = _learned(tracker, rows)
+    covariance = np.asarray(state.root, float) @ np.asarray(state.root, float).T
+    assert np.isfinite(covariance).all()
+    assert np.diag(covariance).max() <= 1.5
+    assert float(tracker.locate(state, jnp.array([2.0, 2.0, 0.0]))) == pytest.approx(2.0, abs=0.01)

@@ -333,12 +333,12 @@ def climatology(task: Task, key: PRNGKeyArray) -> RLS:
     return RLS(StudentTNoise(rate=0.001), task.calendar, forgetting=1.0)
 
 
-def rls(task: Task, key: PRNGKeyArray, *, forgetting: float = 0.9999) -> RLS:
+def rls(task: Task, key: PRNGKeyArray, *, forgetting: float = 0.98) -> RLS:
     """Online least squares on all inputs, Gaussian residuals."""
     return _rls(task, key, GaussianNoise(), forgetting)
 
 
-def rls_t(task: Task, key: PRNGKeyArray, *, forgetting: float = 0.9999) -> RLS:
+def rls_t(task: Task, key: PRNGKeyArray, *, forgetting: float = 0.98) -> RLS:
     """Online least squares on all inputs, Student-t residuals."""
     return _rls(task, key, StudentTNoise(), forgetting)
 

@@ -13,6 +13,8 @@ from latenttrack.models.base import AbstractTracker, State, Terms, Window, obser
 from latenttrack.models.noise import AbstractNoise
 from latenttrack.models.predictive import Predictive
 
+_LEAST_DOUBT = 1e-6  # variance of w.phi, in units of the noise's, that is divided by
+
 
 class AbstractReference(AbstractTracker):
     """A tracker without parameters: its terms are simply its scores as a filter."""
@@ -191,21 +193,23 @@ class RLSState(NamedTuple):
 
 
 class RLS(AbstractReference):
-    """Recursive least squares with exponential forgetting on [1, x], in Potter's square-root form.
+    """Recursive least squares on [1, x] that forgets only what it hears of anew, in square-root form.
 
-        f = S^T phi;   a = 1 / (lambda + f.f);   w' = w + a S f (y - w.phi)
-        S' = (S - a / (1 + sqrt(a lambda)) S f f^T) / sqrt(lambda)
+        f = S^T phi;   r = f.f;   w' = w + S f (y - w.phi) / (1 + r)
+        S' = S - c S f f^T,   c = (lambda - (1 - lambda) / r) / (s (1 + s)),   s = sqrt(lambda (1 + r))
 
-    with S S^T the weights' covariance: S S^T stays positive semi-definite in single precision for any number
-    of steps, where the textbook recursion does not. Directions that the data no longer excite stop growing at
-    `cap`.
+    with S S^T the weights' covariance, in units of the noise. Of w.phi a label tells as much as one
+    measurement, and only what was known of w.phi is discounted: 1/r' = lambda (1/r + 1). This is directional
+    forgetting (Kulhavy and Karny 1984). Where everything is discounted at every step, the weight of an input
+    that is silent for long becomes as good as unknown, and its next move throws the forecast far off; here it
+    is kept, so that memories may be short. S S^T stays positive semi-definite in single precision for any
+    number of steps.
     """
 
     noise: AbstractNoise
     columns: tuple[int, ...] = eqx.field(static=True)
-    forgetting: float | Float[Array, ""] = 0.9999  # a leaf, so that several can be tried at once
+    forgetting: float | Float[Array, ""] = 0.98  # a leaf, so that several can be tried at once
     prior_sd: float = eqx.field(static=True, default=1.0)
-    cap: float = eqx.field(static=True, default=1e3)
 
     def init(self) -> RLSState:
         """w = 0, S = prior_sd I."""
@@ -217,12 +221,14 @@ class RLS(AbstractReference):
         phi = self._features(x)
         residual = y - state.weights @ phi
         f = state.root.T @ phi
-        a = 1.0 / (self.forgetting + f @ f)
+        r = f @ f
         gain = state.root @ f
-        root = state.root - (a / (1.0 + jnp.sqrt(a * self.forgetting))) * jnp.outer(gain, f)
-        grow = jnp.where(jnp.sum(root**2) < self.cap * root.shape[0], self.forgetting**-0.5, 1.0)
+        s = jnp.sqrt(self.forgetting * (1.0 + r))
+        c = (self.forgetting - (1.0 - self.forgetting) / jnp.maximum(r, _LEAST_DOUBT)) / (s * (1.0 + s))
         return RLSState(
-            state.weights + a * gain * residual, grow * root, self.noise.update(state.noise, residual)
+            state.weights + gain * (residual / (1.0 + r)),
+            state.root - c * jnp.outer(gain, f),
+            self.noise.update(state.noise, residual),
         )
 
     def locate(self, state: RLSState, x: Float[Array, " F"]) -> Float[Array, ""]:

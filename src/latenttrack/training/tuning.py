@@ -23,12 +23,12 @@ from latenttrack.models.registry import REFERENCES, build_reference
 from latenttrack.models.task import Task
 from latenttrack.models.transformed import KINDS, Curve
 
-# From a memory of 10 steps to one of 10,000. Not 1: a stream that has not drifted yet may begin to.
-FORGETTING = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999)
+# From a memory of 3 labels to one of 10,000. Not 1: a stream that has not drifted yet may begin to.
+FORGETTING = (0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
 _FORGETFUL = ("rls", "rls-t")
 _SEASONAL = "seasonal-difference"
 _BLOCKS = 20
-_WORST = 1e6  # the squared error of a forecast that is not a number
+_WORST = 1e6  # the error of a forecast that is not a number
 _LEAST_SCALE = 1e-6
 
 
@@ -103,21 +103,21 @@ def best_forgetting(name: str, task: Task, window: Window) -> float:
 
     Forgetting moves the point forecast alone, so that is what decides: every candidate forecasts each label
     before it is known, from an empty belief on, all of them side by side in one pass. The longest memory is
-    chosen whose mean squared error exceeds the smallest by at most two standard errors, taken over blocks of
-    time, so that one odd week does not decide.
+    chosen whose mean absolute error exceeds the smallest by at most one standard error, taken over blocks of
+    time, so that one odd week does not decide, nor a few labels far out.
     """
     reference = build_reference(name, task)
 
-    def squared_errors(forgetting: Float[Array, ""], window: Window) -> Float[Array, " T"]:
+    def absolute_errors(forgetting: Float[Array, ""], window: Window) -> Float[Array, " T"]:
         candidate = eqx.tree_at(lambda rls: rls.forgetting, reference, forgetting)
-        errors = jnp.nan_to_num(point_errors(candidate, window) ** 2, nan=_WORST, posinf=_WORST)
+        errors = jnp.nan_to_num(jnp.abs(point_errors(candidate, window)), nan=_WORST, posinf=_WORST)
         return jnp.sum(jnp.where(window.observed, errors, 0.0), axis=0)
 
-    errors = jax.jit(jax.vmap(squared_errors, in_axes=(0, None)))(jnp.asarray(FORGETTING), window)
+    errors = jax.jit(jax.vmap(absolute_errors, in_axes=(0, None)))(jnp.asarray(FORGETTING), window)
     blocks = np.stack([block.sum(axis=1) for block in np.array_split(np.asarray(errors, float), _BLOCKS, 1)])
     excess = blocks - blocks[:, [np.argmin(blocks.sum(axis=0))]]  # [blocks, candidates]
     standard_error = excess.std(axis=0, ddof=1) / np.sqrt(_BLOCKS)
-    return FORGETTING[int(np.flatnonzero(excess.mean(axis=0) <= 2.0 * standard_error)[-1])]
+    return FORGETTING[int(np.flatnonzero(excess.mean(axis=0) <= standard_error)[-1])]
 
 
 def best_weight(task: Task, window: Window, period: int | None = None) -> float:
