@@ -79,6 +79,31 @@ def test_the_24th_hour_is_the_next_midnight(clock):
     np.testing.assert_array_equal(series.time, HOURS + np.timedelta64(1, "h"))
 
 
+DAYTIMES = {
+    "24 hours": lambda hour: f"{hour:02}:30",
+    "seconds": lambda hour: f"{hour}:30:00",
+    "points": lambda hour: f"{hour:02}.30.00",
+    "12 hours": lambda hour: f"{(hour - 1) % 12 + 1}:30 {'AM' if hour < 12 else 'PM'}",
+}
+
+
+@pytest.mark.parametrize("form", DAYTIMES)
+def test_times_of_the_day_stand_beside_dates(form):
+    """One of them comes twice, as slips do."""
+    daytimes = np.array([DAYTIMES[form](i % 24) for i in range(N)], object)
+    daytimes[7] = daytimes[6]
+    series, description = described(table(ts=HOURS.astype("datetime64[D]"), at=daytimes))
+    assert (description.clock, description.repeated) == (("ts", "at"), 1)
+    np.testing.assert_array_equal(series.time, HOURS + np.timedelta64(30, "m"))
+    assert np.flatnonzero(np.isnan(series.y)).tolist() == [6, N - 1]  # the label is the next step's
+
+
+def test_24_00_is_the_next_midnight():
+    daytimes = np.array([f"{i % 24 + 1:02}:00" for i in range(N)], object)
+    series, _ = described(table(ts=HOURS.astype("datetime64[D]"), at=daytimes))
+    np.testing.assert_array_equal(series.time, HOURS + np.timedelta64(1, "h"))
+
+
 FEED = Feed(("wind", "power"), "power", source="power", horizon=1, interval=3_600_000_000_000)
 
 
@@ -92,14 +117,19 @@ FEED = Feed(("wind", "power"), "power", source="power", horizon=1, interval=3_60
         ("day", np.nan, "'day' is empty in row 6"),
         ("day", 35.0, "'day' holds 35 in row 6: give days as whole numbers from 1 to 31"),
         ("year", 24.0, "'year' holds 24 in row 6"),
+        ("at", "25:00", "'at' holds '25:00' in row 6: give times of the day such as 17:24"),
+        ("at", "13:00 PM", "'at' holds '13:00 PM' in row 6"),
+        ("at", "24:01", "'at' holds '24:01' in row 6"),
+        ("at", "", "'at' is empty in row 6"),
         ("date", "soon", "'date' holds 'soon' in row 6"),
         ("date", "", "'date' is empty in row 6"),
     ],
 )
 def test_times_of_recent_rows_that_cannot_be_read_are_named(column, value, words):
     changes = parts()
-    clock = ("date", "hour") if column == "date" else ("year", "month", "day", "hour")
-    values = (HOURS.astype("datetime64[D]").astype(str) if column == "date" else changes[column]).tolist()
+    changes |= {"date": HOURS.astype("datetime64[D]").astype(str), "at": [f"{i % 24}:00" for i in range(N)]}
+    clock = {"date": ("date", "hour"), "at": ("date", "at")}.get(column, ("year", "month", "day", "hour"))
+    values = list(changes[column])
     values[5] = value
     rows = {"power": POWER, "wind": WIND, **changes, column: values}
     rows.pop("ts")

@@ -1,7 +1,7 @@
 """The clock of a table: which columns make the time of a row, and rows put in its order.
 
-A file has its times in one column; or dates and, beside them, hours; or years, months and days, with or
-without hours and minutes, in columns that are called so. Hours run from 0 to 23 or from 1 to 24.
+A file has its times in one column; or dates and, beside them, hours or times of the day; or years, months and
+days, with or without hours and minutes, in columns that are called so. Hours run from 0 to 23 or from 1 to 24.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latenttrack.data.columns import FIRST_YEAR, LAST_YEAR, from_text, not_a_number
+from latenttrack.data.daytimes import is_time_of_day, times_of_day
 from latenttrack.data.reading import choose_time, parse_time
 from latenttrack.data.tables import Table
 from latenttrack.errors import LatentTrackError
@@ -82,7 +83,7 @@ def find_clock(
 
 
 def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
-    """[N] the times that columns make: one as it is; dates and hours; years, months, days and so on.
+    """[N] the times that columns make: one as it is; dates and hours or times of the day; years, months, days ...
 
     Raises:
         LatentTrackError: names the column and the row that have no such number.
@@ -91,7 +92,7 @@ def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
     if not others:
         return table.columns[first]
     if len(others) == 1:
-        times: np.ndarray = parse_time(table, first) + _whole(table, others[0], "hour") * _HOUR
+        times: np.ndarray = parse_time(table, first) + _since_midnight(table, others[0])
         return times
     year, month, day, *rest = (_whole(table, name, part) for name, part in zip(parts, _PARTS, strict=False))
     months = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
@@ -156,15 +157,19 @@ def in_words(moved: bool, repeated: int) -> list[tuple[str, str]]:
 
 
 def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
-    """The time column; or, if it holds dates that repeat, with the column of hours that makes them unique."""
+    """The time column; or, if it holds dates that repeat, with the column that tells their rows apart.
+
+    That is one of hours, which must make them unique, or one of times of the day, which are nothing else.
+    """
     dates = table.columns.get(name)
     if dates is None or dates.dtype.kind != "M" or np.any(np.isnat(dates)):
         return (name,)
     if _distinct(dates, table, key) == len(table) or np.any(dates != dates.astype("datetime64[D]")):
         return (name,)
     for other in table.columns:
+        least = (1.0 - _SLIPS) * len(table) if _holds_daytimes(table, other) else len(table)
         with suppress(LatentTrackError):
-            if _distinct(read_clock(table, (name, other)), table, key) == len(table):
+            if _distinct(read_clock(table, (name, other)), table, key) >= least:
                 return name, other
     return (name,)
 
@@ -186,6 +191,20 @@ def _named_parts(table: Table, key: str | None, exclude: Sequence[str | None]) -
         repeated = f"many rows have the same {', '.join(parts)}: add what tells them apart"
         return (), why or f"{repeated}, or name the column of their streams with --key"
     return (), why
+
+
+def _since_midnight(table: Table, name: str) -> np.ndarray:
+    """[N] how far into its day each row is, from hours or from times of the day."""
+    if _holds_daytimes(table, name):
+        return times_of_day(table.columns[name], name, table.numbers)
+    hours: np.ndarray = _whole(table, name, "hour") * _HOUR
+    return hours
+
+
+def _holds_daytimes(table: Table, name: str) -> bool:
+    """Whether a column is one of times of the day: its first value is."""
+    column = table.columns[name]
+    return column.dtype.kind == "O" and len(column) > 0 and is_time_of_day(str(column[0]))
 
 
 def _whole(table: Table, name: str, part: str) -> np.ndarray:

@@ -68,6 +68,11 @@ class Table:
         """The number of a row in the source, from 1, for messages: rows may have been put in order since."""
         return int(row if self.places is None else self.places[row]) + 1
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """[N] the numbers of all rows; see `number`."""
+        return 1 + (np.arange(len(self)) if self.places is None else self.places)
+
 
 def read_table(source: object) -> Table:
     """Read a table from a file, a dataframe or a dict.
