@@ -6,6 +6,7 @@ from typing import Any
 
 from latenttrack.evaluation.paired import LEADING
 from latenttrack.report.numbers import integer, number, percent
+from latenttrack.training.presets import POOLED
 
 # The order on the page; other tracks come after.
 ORDER = (
@@ -22,6 +23,7 @@ SCORES = {
 PAIRED = {"nll": "NLL", "crps": "CRPS"}
 MODELS = {
     LEADING: "LatentTrack; chooses its settings by itself, on the end of the training part",
+    POOLED: "the seeds of `latent-track` mixed into one model, which is what `latenttrack fit` gives",
     "lt-deterministic": "control: the same hypernetwork, but the latent is a point and has no distribution",
     "gru": "control: the same memory, but a plain output layer and no hypernetwork",
     "lightgbm": "gradient-boosted trees, one for the mean and one for the scale, trained once",
@@ -140,7 +142,11 @@ def seed_ranges(run: Run) -> str:
 
 def standing(run: Run, score: str) -> str:
     """Whom LatentTrack is ahead of in a score, and whom not."""
-    found = {name: entry["paired"][score] for name, entry in run["models"].items() if "paired" in entry}
+    found = {
+        name: entry["paired"][score]
+        for name, entry in run["models"].items()
+        if "paired" in entry and name != POOLED
+    }
     groups: dict[str, list[str]] = {"ahead": [], "level": [], "behind": [], "unknown": []}
     for name, one in found.items():
         groups[judged(one)].append(f"{name} ({plus_minus(one)})")
@@ -162,13 +168,16 @@ def in_short(track: str, run: Run) -> list[str]:
     """A track in a line: LatentTrack beside the best of its rivals."""
     lead = shown(mean(run["models"][LEADING], "nll_mean"))
     if not rivals(run):
-        return [track, lead, "", "", "", "", ""]
+        return [track, lead, "", "", "", "", "", "", ""]
     best = min(rivals(run), key=lambda name: mean(run["models"][name], "nll_mean"))
     entry = run["models"][best]
-    one = entry["paired"]["nll"]
+    one, mixed = entry["paired"]["nll"], entry.get("paired_pooled")
+    pooled = ["", ""]
+    if mixed is not None:
+        pooled = [shown(mean(run["models"][POOLED], "nll_mean")), plus_minus(mixed["nll"])]
     return [
         track, lead, best, shown(mean(entry, "nll_mean")), plus_minus(one), percent(one["weeks_won"], 0),
-        in_words(one),
+        in_words(one), *pooled,
     ]  # fmt: skip
 
 
@@ -182,18 +191,32 @@ def file_row(run: Run) -> list[str]:
 
 def outcome_over_tracks(runs: Mapping[str, Run], called: str = "tracks") -> str:
     """On how many tracks LatentTrack is ahead of all its rivals, and whom it is behind, in sentences."""
+    return _outcome(runs, called, f"`{LEADING}`", "paired")
+
+
+def pooled_outcome(runs: Mapping[str, Run], called: str = "tracks") -> str:
+    """The same of its pooled seeds, on the tracks that were run with them; "" without any."""
+    found = {track: run for track, run in runs.items() if POOLED in run["models"]}
+    if not found:
+        return ""
+    return _outcome(
+        found, called, "With its seeds mixed, as `latenttrack fit` gives them, it", "paired_pooled"
+    )
+
+
+def _outcome(runs: Mapping[str, Run], called: str, subject: str, part: str) -> str:
     first: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
     for score, words in PAIRED.items():
         for track, run in runs.items():
-            found = {name: judged(run["models"][name]["paired"][score]) for name in rivals(run)}
+            found = {name: judged(run["models"][name][part][score]) for name in rivals(run)}
             if all(word == "ahead" for word in found.values()):
                 first.setdefault(words, []).append(track)
             for name, word in found.items():
                 if word == "behind":
                     behind.setdefault(f"{name} on {track}", []).append(words)
     told = [f"in {words} on {len(first.get(words, []))} of {len(runs)} {called}" for words in PAIRED.values()]
-    text = f"`{LEADING}` is ahead of every rival by more than two standard errors {', '.join(told)}. "
+    text = f"{subject} is ahead of every rival by more than two standard errors {', '.join(told)}. "
     if not behind:
         return text + "Nowhere is it behind a rival by as much."
     whom = [f"{what} ({' and '.join(by)})" for what, by in behind.items()]
@@ -201,8 +224,8 @@ def outcome_over_tracks(runs: Mapping[str, Run], called: str = "tracks") -> str:
 
 
 def rivals(run: Run) -> list[str]:
-    """What one would use instead: every model but LatentTrack and its own control."""
-    return [name for name in run["models"] if name not in (LEADING, CONTROL)]
+    """What one would use instead: every model but LatentTrack, its seeds pooled, and its own control."""
+    return [name for name in run["models"] if name not in (LEADING, POOLED, CONTROL)]
 
 
 def period(run: Run) -> str:

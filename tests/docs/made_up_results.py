@@ -10,6 +10,7 @@ from latenttrack.evaluation.archive import write_records
 from latenttrack.evaluation.paired import LEADING, compare
 from latenttrack.evaluation.records import Records
 from latenttrack.evaluation.statistics import failure_rate, seed_scores
+from latenttrack.training.presets import POOLED
 
 REFERENCES = ("lightgbm", "rls-t", "rls", "climatology", "seasonal-naive", "last-label")
 START = np.datetime64("2014-08-05T20", "ns")
@@ -79,9 +80,10 @@ def write_bench(folder, track, models, *, steps=600, seeds=2, summary="Made-up h
             "ranks": shares,
             "ranks_over_seeds": shares,
         }
-        if name != LEADING and LEADING in records:
-            found = {score: pair._asdict() for score, pair in compare(records[LEADING], one).items()}
-            entries[name]["paired"] = {"against": LEADING, "by": "week", **found}
+        for leader, part in ((LEADING, "paired"), (POOLED, "paired_pooled")):
+            if leader in records and name not in (LEADING, leader):
+                found = {score: pair._asdict() for score, pair in compare(records[leader], one).items()}
+                entries[name][part] = {"against": leader, "by": "week", **found}
     content = {
         "version": 1,
         "command": f"latenttrack bench {track}",

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -84,6 +85,19 @@ def test_every_ablation_can_be_run_again(generator):
 
 def test_every_reference_is_described(generator):
     assert set(REFERENCES) <= set(generator.MODELS)
+
+
+def test_pooled_seeds_stand_beside_the_rivals_and_are_none(generator, tmp_path):
+    kept(generator, tmp_path, models={**GOOD, "latent-track-pooled": (0.9, 1.0)})
+    text = generator.page(*generator.load(tmp_path / "results"))
+    short = next(line for line in text.splitlines() if line.startswith("| next-hour |"))
+    cells = [cell.strip() for cell in short.strip("|").split("|")]
+    assert cells[2] == "gru"
+    # The errors are 0.9, 1.0 and 1.2 in size, and the NLL of a normal error moves with its logarithm.
+    assert float(cells[1]) - float(cells[7]) == pytest.approx(math.log(1 / 0.9), abs=0.03)
+    assert float(cells[8].split("&")[0]) == pytest.approx(math.log(1.2 / 0.9), abs=0.03)
+    assert "With its seeds mixed, as `latenttrack fit` gives them, it is ahead of every rival" in text
+    assert "ahead of every other model" in text  # the pooled seeds are not counted
 
 
 # What is kept of a bench

@@ -8,6 +8,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation.bench import HONEST, PAPER, Bench, compared
 from latenttrack.evaluation.tracks import TRACKS, find_track
 from latenttrack.models.registry import REFERENCES
+from latenttrack.training.presets import POOLED
 
 
 class Silent:
@@ -37,7 +38,21 @@ def test_paper_tracks_compare_what_the_paper_does():
 
 def test_what_one_would_use_is_compared_with_all_that_one_would_have_instead():
     assert HONEST[0] == "latent-track"
-    assert {"gru", "lt-deterministic", "lightgbm", *REFERENCES} == set(HONEST[1:])
+    assert {POOLED, "gru", "lt-deterministic", "lightgbm", *REFERENCES} == set(HONEST[1:])
+
+
+def test_seeds_are_pooled_where_there_are_several_and_after_they_are_trained(tmp_path):
+    track = find_track("airports")
+    assert Bench(track, tmp_path).names == HONEST
+    assert Bench(track, tmp_path, seeds=1).names == tuple(name for name in HONEST if name != POOLED)
+    for models, seeds, words in (
+        ((POOLED, "latent-track"), None, "name latent-track before it"),
+        ((POOLED,), None, "name latent-track before it"),
+        (("latent-track", POOLED), 1, "give --seeds 2 or more"),
+    ):
+        with pytest.raises(LatentTrackError, match=words):
+            Bench(track, tmp_path / "out", models, seeds=seeds).run(Silent())
+    assert not (tmp_path / "out").exists()
 
 
 def test_models_that_are_named_are_run_and_no_others(tmp_path):

@@ -14,6 +14,7 @@ from latenttrack.evaluation.records import FIELDS, Records
 from latenttrack.evaluation.statistics import seed_scores
 from latenttrack.evaluation.summary import summarise_bench
 from latenttrack.evaluation.tracks import find_track
+from latenttrack.training.presets import POOLED
 
 MONDAY = np.datetime64("2024-01-01T00", "ns")
 HOUR = np.timedelta64(1, "h")
@@ -189,6 +190,17 @@ def test_a_summary_compares_every_model_with_the_leading_one(tmp_path):
             assert abs(one["difference"] - expected) < 5 * one["standard_error"]
         means = [np.mean([row["nll_mean"] for row in found[m]["seeds"]]) for m in (name, "latent-track")]
         assert told["nll"]["difference"] == pytest.approx(means[0] - means[1])
+
+
+def test_a_summary_compares_every_other_model_with_the_pooled_seeds_too(tmp_path):
+    levels = {"latent-track": 1.0, POOLED: 0.8, "gru": 1.3}
+    found = bench(tmp_path, levels)["models"]
+    assert found[POOLED]["paired"]["nll"]["difference"] < 0
+    assert not any("paired_pooled" in found[name] for name in ("latent-track", POOLED))
+    told = found["gru"]["paired_pooled"]
+    assert told["against"] == POOLED
+    means = [np.mean([row["nll_mean"] for row in found[name]["seeds"]]) for name in ("gru", POOLED)]
+    assert told["nll"]["difference"] == pytest.approx(means[0] - means[1])
 
 
 def test_infinite_differences_are_null_in_a_summary(tmp_path):

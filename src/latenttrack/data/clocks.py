@@ -1,7 +1,8 @@
 """The clock of a table: which columns make the time of a row, and rows put in its order.
 
-A file has its times in one column; or dates and, beside them, hours or times of the day; or years, months and
-days, with or without hours and minutes, in columns that are called so. Hours run from 0 to 23 or from 1 to 24.
+A file has its times in one column; or dates and, beside them, hours or times of the day; or years, months
+and days, with or without hours and minutes, in columns that are called so. Hours run from 0 to 23 or from 1
+to 24.
 """
 
 from collections.abc import Sequence
@@ -83,7 +84,7 @@ def find_clock(
 
 
 def read_clock(table: Table, parts: Sequence[str]) -> np.ndarray:
-    """[N] the times that columns make: one as it is; dates and hours or times of the day; years, months, days ...
+    """[N] the times that columns make: one as it is; dates and hours, or times of the day; years, months, ...
 
     Raises:
         LatentTrackError: names the column and the row that have no such number.

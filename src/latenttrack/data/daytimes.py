@@ -16,7 +16,7 @@ _DAY = 86_400
 
 
 def times_of_day(texts: np.ndarray, name: str, numbers: np.ndarray) -> np.ndarray:
-    """[N] how far into its day each time is; 24:00 is the midnight that ends it. Parts of a second are dropped.
+    """[N] how far into its day each time is, in whole seconds; 24:00 is the midnight that ends it.
 
     Args:
         texts: [N] of a column, as the file has them.

@@ -3,7 +3,8 @@
 In the folder, for each model: `NAME.checkpoint` while it trains, then `NAME.lt` (all seeds), then
 `NAME.parquet` (a row for each step of each seed), then `NAME.json` (its part of the summary). Each appears
 whole or not at all, and a run goes on with the first that is missing. `summary.json` comes last. Trees
-(evaluation/trees.py) are not kept: they are trained within a minute or two, and always alike.
+(evaluation/trees.py) are not kept: they are trained within a minute or two, and always alike; nor are the
+pooled seeds of latent-track, which are those of `latent-track.lt`.
 """
 
 import functools
@@ -23,6 +24,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.evaluation import published
 from latenttrack.evaluation.archive import write_records
 from latenttrack.evaluation.evaluate import evaluate
+from latenttrack.evaluation.paired import LEADING
 from latenttrack.evaluation.records import Records
 from latenttrack.evaluation.statistics import failure_rate, seed_scores
 from latenttrack.evaluation.summary import finite, summarise_bench
@@ -30,12 +32,12 @@ from latenttrack.evaluation.tracks import Track
 from latenttrack.evaluation.trees import TreeSettings, evaluate_trees, fit_trees, import_lightgbm
 from latenttrack.evaluation.weights import mean_weights
 from latenttrack.fitted.fit import fit, fit_chosen
-from latenttrack.fitted.model import Model, load
+from latenttrack.fitted.model import Model, load, pool
 from latenttrack.models.capacity import capacity
 from latenttrack.models.registry import DETERMINISTIC, MODELS, REFERENCES, build
 from latenttrack.store.atomic import make_folder, write_bytes
 from latenttrack.training.fit import Progress
-from latenttrack.training.presets import TREES, Preset, preset
+from latenttrack.training.presets import POOLED, TREES, Preset, preset
 from latenttrack.training.suit import Suit, suit
 
 # Beside the paper's models; named one by one, so that its tables stay as they are when references are added.
@@ -43,7 +45,7 @@ _BESIDE_PAPER = ("last-label", "seasonal-naive", "climatology", "rls", "rls-t")
 # What the paper compares, and what needs no training.
 PAPER = tuple(name for name in MODELS if name in (*published.MODELS, *_BESIDE_PAPER))
 # What one would use: the best of LatentTrack, what it is taken apart into, and what one would have instead.
-HONEST = ("latent-track", *DETERMINISTIC, *REFERENCES, TREES)
+HONEST = (LEADING, POOLED, *DETERMINISTIC, *REFERENCES, TREES)
 _COMPARED = {"paper": PAPER, "honest": HONEST, "both": tuple(dict.fromkeys((*HONEST, *PAPER)))}
 
 
@@ -103,6 +105,7 @@ class Bench:
             The content of `summary.json`.
         """
         presets = {name: self.preset(name) for name in self.names}
+        self._check_pooled()
         if TREES in presets:
             import_lightgbm()  # refuses now, and not after hours of training, if it is not there
         series = _newest(self.track.load(self.data_dir), self.rows)
@@ -114,8 +117,10 @@ class Bench:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models that are run."""
-        return compared(self.track) if self.models is None else self.models
+        """The models that are run; a single seed is not pooled."""
+        if self.models is not None:
+            return self.models
+        return tuple(name for name in compared(self.track) if name != POOLED or self.seeds != 1)
 
     def epochs_of(self, name: str) -> int:
         """How many epochs a model trains for; 0 for one that has none, or that finds out by itself."""
@@ -128,6 +133,14 @@ class Bench:
         if self.epochs is None:
             return chosen
         return replace(chosen, training=replace(chosen.training, epochs=self.epochs))
+
+    def _check_pooled(self) -> None:
+        if POOLED not in self.names:
+            return
+        if LEADING not in self.names[: self.names.index(POOLED)]:
+            raise LatentTrackError(f"{POOLED} mixes the seeds of {LEADING}: name {LEADING} before it.")
+        if self.seeds == 1:
+            raise LatentTrackError(f"{POOLED} mixes seeds and there is one: give --seeds 2 or more.")
 
 
 def _is_reference(name: str) -> bool:
@@ -244,6 +257,8 @@ class _OneModel:
         return _Outcome(records, counts, asdict(settings), None, {}, trained)
 
     def _trained(self, listener: Listener) -> Model:
+        if self.name == POOLED:
+            return pool(load(self._leading))
         if self.file("lt").exists():
             model = load(self.file("lt"))
             self._check(model.record.get("plan"), "lt")
@@ -279,9 +294,13 @@ class _OneModel:
 
     def _original(self) -> Model | None:
         """For LatentTrack's control the model that it is the control of: all else must be alike."""
-        original = self.bench.folder / "latent-track.lt"
-        alike = self.name == "lt-deterministic" and "latent-track" in self.bench.names
-        return load(original) if alike and original.exists() else None
+        alike = self.name == "lt-deterministic" and LEADING in self.bench.names
+        return load(self._leading) if alike and self._leading.exists() else None
+
+    @property
+    def _leading(self) -> Path:
+        """Where LatentTrack itself is kept."""
+        return self.bench.folder / f"{LEADING}.lt"
 
     def _plan(self) -> str:
         """A digest of all that decides the result."""

@@ -17,6 +17,7 @@ from latenttrack.evaluation.paired import LEADING, compare
 from latenttrack.evaluation.statistics import rank_shares, representative_seed
 from latenttrack.evaluation.tracks import Track
 from latenttrack.store.atomic import write_bytes
+from latenttrack.training.presets import POOLED
 
 VERSION = 1
 _LIBRARIES = ("latenttrack", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
@@ -129,15 +130,15 @@ def _add_largest(
 
 
 def _add_paired(folder: Path, entries: dict[str, dict[str, Any]]) -> None:
-    """Every other model against the leading one, week by week; nothing if that was not run."""
-    if LEADING not in entries:
-        return
-    leading = read_records(folder / f"{LEADING}.parquet")
-    for name, entry in entries.items():
-        if name != LEADING:
+    """Every other model against the leading one, and against its pooled seeds, week by week."""
+    for leader, part in ((LEADING, "paired"), (POOLED, "paired_pooled")):
+        if leader not in entries:
+            continue
+        leading = read_records(folder / f"{leader}.parquet")
+        for name in set(entries) - {LEADING, leader}:
             found = compare(leading, read_records(folder / f"{name}.parquet"))
-            entry["paired"] = {
-                "against": LEADING,
+            entries[name][part] = {
+                "against": leader,
                 "by": "week" if leading.time.dtype.kind == "M" else "block",
                 **{score: {k: finite(v) for k, v in one._asdict().items()} for score, one in found.items()},
             }

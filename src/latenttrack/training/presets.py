@@ -19,7 +19,7 @@ class Preset:
     """How one model is run.
 
     Attributes:
-        model: its name in the registry, or `TREES`.
+        model: its name in the registry, `TREES` or `POOLED`.
         features: choices for `data.prepare`.
         settings: the builder's, where they differ from its defaults.
         training: how it is trained; of no effect for a reference and for trees.
@@ -38,6 +38,8 @@ class Preset:
 
 # Gradient-boosted trees: trained once, and no tracker (evaluation/trees.py).
 TREES = "lightgbm"
+# The seeds of latent-track as one model, which is what `latenttrack fit` gives: trained already.
+POOLED = "latent-track-pooled"
 # What the paper compares; in every family it keeps the paper's inputs.
 PAPERS = ("lt-structured", "lt-unstructured", "vrnn", "dssm", *STATIC)
 
@@ -99,6 +101,7 @@ FAMILIES: dict[str, Callable[[str], Preset]] = {
 
 def preset(family: str, name: str) -> Preset:
     """The preset of a model in a family; both by name."""
-    if name not in (*MODELS, TREES):
-        raise unknown_name("model", name, [*MODELS, TREES])
+    known = (*MODELS, TREES, POOLED)
+    if name not in known:
+        raise unknown_name("model", name, known)
     return choose("family of presets", family, FAMILIES)(name)
