@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from latenttrack.data import Table, read_table, to_series
+from latenttrack.data.categories import kind_of
 from latenttrack.data.clocks import in_order
 from latenttrack.data.columns import from_text, times_from_text
 from latenttrack.data.feed import Feed
@@ -138,8 +139,28 @@ def test_zones_are_converted_to_utc():
 def test_missing_words():
     words = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "#N/A", "-", "?", "NULL"]
     np.testing.assert_array_equal(from_text([*words, " 1 "]), [np.nan] * len(words) + [1])
+    padded = [f"  {word} " for word in words]
+    np.testing.assert_array_equal(from_text([*padded, "1"]), [np.nan] * len(words) + [1])
+    words += padded
     feed = Feed(("a",), "y")
     assert [feed.row({"a": word})[2] for word in words] == [["missing:a"]] * len(words)
+
+
+def test_fields_may_be_filled_up_with_spaces(tmp_path):
+    """As columns of one width are, whatever separates them."""
+    for mark in ",;":
+        rows = [
+            ("time", "kind", "level"),
+            ("2024-01-01", " a ", "  1"),
+            ("2024-01-02", "a", "   "),
+            (" ", "b", "NA "),
+        ]
+        table = read_table(write(tmp_path / "t.csv", "\n".join(map(mark.join, rows))))
+        assert np.isnat(table.columns["time"]).tolist() == [False, False, True]
+        assert table.columns["kind"].tolist() == ["a", "a", "b"]
+        np.testing.assert_array_equal(table.columns["level"], [1, np.nan, np.nan])
+    assert kind_of(" a ", ("a", "b")) == "a"
+    assert kind_of("  ", ("a", "b")) == ""
 
 
 def test_rows_without_anything_in_them_are_left_out(tmp_path):

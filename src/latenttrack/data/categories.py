@@ -52,6 +52,7 @@ def kind_of(value: object, kinds: tuple[str, ...]) -> str | None:
     then read as numbers.
     """
     if isinstance(value, str):
+        value = value.strip()
         return "" if value in MISSING else value if value in kinds else None
     if isinstance(value, Real):
         return "" if value != value else next((kind for kind in kinds if _number(kind) == value), None)

@@ -50,12 +50,14 @@ def from_text(texts: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
     """Turn a column of text into numbers if all of it is numeric, else times, else text.
 
     Args:
-        texts: N strings; empty, NA and the like (`MISSING`) mean missing, true and false are 1 and 0.
+        texts: N strings, with or without spaces around them; empty, NA and the like (`MISSING`) mean
+            missing, true and false are 1 and 0.
         decimal_comma: also accept "1,5" for 1.5 and "1.100,5" for 1100.5.
 
     Returns:
         [N] float64 (missing: NaN), datetime64[ns] (missing: NaT) or object of str (missing: "").
     """
+    texts = _stripped(texts)
     for parsed in (_numbers(texts), times_from_text(texts)):
         if parsed is not None:
             return parsed
@@ -76,6 +78,7 @@ def from_texts(texts: Mapping[str, Sequence[str]]) -> tuple[dict[str, np.ndarray
         Typed columns as of `from_text`. Where one of them tells that points mark thousands, they do in all.
         Else, by column: a number such as 1.100 of those that may be in thousands; it was read as 1.1.
     """
+    texts = {name: _stripped(column) for name, column in texts.items()}
     columns = {name: from_text(column, decimal_comma=True) for name, column in texts.items()}
     numeric = {name: texts[name] for name, column in columns.items() if column.dtype.kind == "f"}
     if not any(map(tells_marks, numeric.values())):
@@ -166,6 +169,11 @@ def ambiguous_date(texts: np.ndarray) -> str | None:
     if known and all(map(is_slashed, known)) and times_from_text(known) is None:
         return known[0]
     return None
+
+
+def _stripped(texts: Sequence[str]) -> list[str]:
+    """Without the spaces that some programs fill fields up with."""
+    return [text.strip() for text in texts]
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:

@@ -251,7 +251,7 @@ def as_float(value: object) -> float | None:
     except OverflowError:  # an integer of hundreds of digits
         return math.nan
     except ValueError:
-        return math.nan if value in MISSING else None
+        return math.nan if str(value).strip() in MISSING else None
     if isinstance(value, str) and "_" in value:  # Python reads "12_3" as 123
         return None
     return number if math.isfinite(number) else math.nan
