@@ -103,7 +103,9 @@ class LeastSquares:
         gain = self.root @ f
         s = math.sqrt(self.forgetting * (1.0 + r))
         c = (self.forgetting - (1.0 - self.forgetting) / max(r, 1e-6)) / (s * (1.0 + s))
-        self.root = torch.addr(self.root, gain, f, alpha=-c)
+        root = torch.addr(self.root, gain, f, alpha=-c)
+        doubt = torch.where(root.square().sum(1) < 1.0, max(self.forgetting, 0.9999) ** -0.5, 1.0)
+        self.root = doubt[:, None] * root
         self.w = self.w + (residual / (1.0 + r)) * gain
 
 

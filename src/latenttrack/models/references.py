@@ -14,6 +14,7 @@ from latenttrack.models.noise import AbstractNoise
 from latenttrack.models.predictive import Predictive
 
 _LEAST_DOUBT = 1e-6  # variance of w.phi, in units of the noise's, that is divided by
+_LONGEST = 0.9999  # forgetting of what is not heard of: a memory of 10,000 labels
 
 
 class AbstractReference(AbstractTracker):
@@ -193,17 +194,21 @@ class RLSState(NamedTuple):
 
 
 class RLS(AbstractReference):
-    """Recursive least squares on [1, x] that forgets only what it hears of anew, in square-root form.
+    """Recursive least squares on [1, x] that forgets soon what it hears of anew, in square-root form.
 
         f = S^T phi;   r = f.f;   w' = w + S f (y - w.phi) / (1 + r)
-        S' = S - c S f f^T,   c = (lambda - (1 - lambda) / r) / (s (1 + s)),   s = sqrt(lambda (1 + r))
+        S' = D (S - c S f f^T),   c = (lambda - (1 - lambda) / r) / (s (1 + s)),   s = sqrt(lambda (1 + r))
 
     with S S^T the weights' covariance, in units of the noise. Of w.phi a label tells as much as one
     measurement, and only what was known of w.phi is discounted: 1/r' = lambda (1/r + 1). This is directional
     forgetting (Kulhavy and Karny 1984). Where everything is discounted at every step, the weight of an input
     that is silent for long becomes as good as unknown, and its next move throws the forecast far off; here it
-    is kept, so that memories may be short. S S^T stays positive semi-definite in single precision for any
-    number of steps.
+    is kept, so that memories may be short.
+
+    By itself it would be ever surer of the weights, as a label discounts one direction and the constant in
+    phi takes most of that: the older the stream, the slower it would follow. So a little of everything is
+    forgotten as well: D multiplies the rows of S by mu^-1/2, mu = max(lambda, 0.9999), except those of
+    weights that are no surer than they were at first.
     """
 
     noise: AbstractNoise
@@ -225,9 +230,13 @@ class RLS(AbstractReference):
         gain = state.root @ f
         s = jnp.sqrt(self.forgetting * (1.0 + r))
         c = (self.forgetting - (1.0 - self.forgetting) / jnp.maximum(r, _LEAST_DOUBT)) / (s * (1.0 + s))
+        root = state.root - c * jnp.outer(gain, f)
+        doubt = jnp.where(
+            jnp.sum(root**2, axis=1) < self.prior_sd**2, jnp.maximum(self.forgetting, _LONGEST) ** -0.5, 1.0
+        )
         return RLSState(
             state.weights + gain * (residual / (1.0 + r)),
-            state.root - c * jnp.outer(gain, f),
+            doubt[:, None] * root,
             self.noise.update(state.noise, residual),
         )
 

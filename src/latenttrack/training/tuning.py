@@ -23,7 +23,7 @@ from latenttrack.models.registry import REFERENCES, build_reference
 from latenttrack.models.task import Task
 from latenttrack.models.transformed import KINDS, Curve
 
-# From a memory of 3 labels to one of 10,000. Not 1: a stream that has not drifted yet may begin to.
+# From a memory of 3 labels to one of 10,000, for a single weight. Not 1: a stream may yet begin to drift.
 FORGETTING = (0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
 _FORGETFUL = ("rls", "rls-t")
 _SEASONAL = "seasonal-difference"
