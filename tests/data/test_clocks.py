@@ -83,6 +83,7 @@ DAYTIMES = {
     "24 hours": lambda hour: f"{hour:02}:30",
     "seconds": lambda hour: f"{hour}:30:00",
     "points": lambda hour: f"{hour:02}.30.00",
+    "spaces": lambda hour: f" {hour}:30 ",
     "12 hours": lambda hour: f"{(hour - 1) % 12 + 1}:30 {'AM' if hour < 12 else 'PM'}",
 }
 
@@ -96,6 +97,22 @@ def test_times_of_the_day_stand_beside_dates(form):
     assert (description.clock, description.repeated) == (("ts", "at"), 1)
     np.testing.assert_array_equal(series.time, HOURS + np.timedelta64(30, "m"))
     assert np.flatnonzero(np.isnan(series.y)).tolist() == [6, N - 1]  # the label is the next step's
+
+
+def test_parts_of_a_second_count():
+    daytimes = np.datetime64("2024-01-01", "ms") + np.arange(N) * np.timedelta64(900, "ms")
+    texts = np.array([str(time)[11:] for time in daytimes], object)
+    series, description = described(table(ts=daytimes.astype("datetime64[D]"), at=texts))
+    np.testing.assert_array_equal(series.time, daytimes)
+    assert description.repeated == 0
+
+
+def test_when_the_sun_rises_is_no_clock_of_a_daily_file():
+    days = np.datetime64("2024-01-01", "D") + np.arange(N)
+    days[7] = days[6]
+    rises = np.array([f"{6 + i % 3}:{i % 60:02}" for i in range(N)], object)
+    description = described(table(ts=days, sunrise=rises)).description
+    assert (description.clock, description.repeated) == (("ts",), 1)
 
 
 def test_24_00_is_the_next_midnight():
@@ -120,6 +137,7 @@ FEED = Feed(("wind", "power"), "power", source="power", horizon=1, interval=3_60
         ("at", "25:00", "'at' holds '25:00' in row 6: give times of the day such as 17:24"),
         ("at", "13:00 PM", "'at' holds '13:00 PM' in row 6"),
         ("at", "24:01", "'at' holds '24:01' in row 6"),
+        ("at", "24:00:00.5", "'at' holds '24:00:00.5' in row 6"),
         ("at", "", "'at' is empty in row 6"),
         ("date", "soon", "'date' holds 'soon' in row 6"),
         ("date", "", "'date' is empty in row 6"),
@@ -136,6 +154,13 @@ def test_times_of_recent_rows_that_cannot_be_read_are_named(column, value, words
     for read in (read_rows, read_covariates):
         with pytest.raises(LatentTrackError, match=words):
             read(rows, FEED, clock=clock)
+
+
+def test_a_time_of_the_day_that_is_missing_at_first_is_named():
+    days = HOURS.astype("datetime64[D]").astype(str).tolist()
+    rows = {"power": POWER, "wind": WIND, "date": days, "at": ["", *(f"{i % 24}:00" for i in range(1, N))]}
+    with pytest.raises(LatentTrackError, match="'at' is empty in row 1: give times of the day"):
+        read_rows(rows, FEED, clock=("date", "at"))
 
 
 def test_days_that_a_month_has_not_are_named():

@@ -16,7 +16,7 @@ import pytest
 from latenttrack.data import Table, read_table, to_series
 from latenttrack.data.categories import kind_of
 from latenttrack.data.clocks import in_order
-from latenttrack.data.columns import from_text, times_from_text
+from latenttrack.data.columns import from_text, from_values, times_from_text
 from latenttrack.data.feed import Feed
 from latenttrack.errors import LatentTrackError
 
@@ -140,7 +140,7 @@ def test_missing_words():
     words = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "#N/A", "-", "?", "NULL"]
     np.testing.assert_array_equal(from_text([*words, " 1 "]), [np.nan] * len(words) + [1])
     padded = [f"  {word} " for word in words]
-    np.testing.assert_array_equal(from_text([*padded, "1"]), [np.nan] * len(words) + [1])
+    np.testing.assert_array_equal(from_values([*padded, "1"]), [np.nan] * len(words) + [1])
     words += padded
     feed = Feed(("a",), "y")
     assert [feed.row({"a": word})[2] for word in words] == [["missing:a"]] * len(words)

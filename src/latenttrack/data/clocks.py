@@ -160,15 +160,20 @@ def in_words(moved: bool, repeated: int) -> list[tuple[str, str]]:
 def _with_hours(table: Table, name: str, key: str | None) -> tuple[str, ...]:
     """The time column; or, if it holds dates that repeat, with the column that tells their rows apart.
 
-    That is one of hours, which must make them unique, or one of times of the day, which are nothing else.
+    That is one of hours, which must make them unique; or, where most dates repeat, of times of the day. Where
+    few do, such a column says something else of the day: when the sun rises.
     """
     dates = table.columns.get(name)
     if dates is None or dates.dtype.kind != "M" or np.any(np.isnat(dates)):
         return (name,)
-    if _distinct(dates, table, key) == len(table) or np.any(dates != dates.astype("datetime64[D]")):
+    distinct, few = _distinct(dates, table, key), (1.0 - _SLIPS) * len(table)
+    if distinct == len(table) or np.any(dates != dates.astype("datetime64[D]")):
         return (name,)
     for other in table.columns:
-        least = (1.0 - _SLIPS) * len(table) if _holds_daytimes(table, other) else len(table)
+        daytimes = _holds_daytimes(table, other)
+        if daytimes and distinct >= few:
+            continue
+        least = few if daytimes else len(table)
         with suppress(LatentTrackError):
             if _distinct(read_clock(table, (name, other)), table, key) >= least:
                 return name, other
@@ -203,9 +208,9 @@ def _since_midnight(table: Table, name: str) -> np.ndarray:
 
 
 def _holds_daytimes(table: Table, name: str) -> bool:
-    """Whether a column is one of times of the day: its first value is."""
+    """Whether a column is one of times of the day: the first value that is not missing is."""
     column = table.columns[name]
-    return column.dtype.kind == "O" and len(column) > 0 and is_time_of_day(str(column[0]))
+    return column.dtype.kind == "O" and is_time_of_day(next((text for text in column if text), ""))
 
 
 def _whole(table: Table, name: str, part: str) -> np.ndarray:

@@ -36,28 +36,26 @@ def from_values(values: Sequence[object]) -> np.ndarray:
     """Turn a column of Python values (None = missing) into a typed column.
 
     Args:
-        values: N numbers, booleans, dates, strings or None.
+        values: N numbers, booleans, dates, strings (with or without spaces around them) or None.
 
     Returns:
         [N] float64, datetime64[ns] or object (of str) array.
     """
     if all(v is None or isinstance(v, Real) for v in values):
         return np.array([math.nan if v is None else v for v in values], np.float64)
-    return from_text(["" if v is None else str(v) for v in values])
+    return from_text(["" if v is None else str(v).strip() for v in values])
 
 
 def from_text(texts: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
     """Turn a column of text into numbers if all of it is numeric, else times, else text.
 
     Args:
-        texts: N strings, with or without spaces around them; empty, NA and the like (`MISSING`) mean
-            missing, true and false are 1 and 0.
+        texts: N strings; empty, NA and the like (`MISSING`) mean missing, true and false are 1 and 0.
         decimal_comma: also accept "1,5" for 1.5 and "1.100,5" for 1100.5.
 
     Returns:
         [N] float64 (missing: NaN), datetime64[ns] (missing: NaT) or object of str (missing: "").
     """
-    texts = _stripped(texts)
     for parsed in (_numbers(texts), times_from_text(texts)):
         if parsed is not None:
             return parsed
@@ -78,7 +76,6 @@ def from_texts(texts: Mapping[str, Sequence[str]]) -> tuple[dict[str, np.ndarray
         Typed columns as of `from_text`. Where one of them tells that points mark thousands, they do in all.
         Else, by column: a number such as 1.100 of those that may be in thousands; it was read as 1.1.
     """
-    texts = {name: _stripped(column) for name, column in texts.items()}
     columns = {name: from_text(column, decimal_comma=True) for name, column in texts.items()}
     numeric = {name: texts[name] for name, column in columns.items() if column.dtype.kind == "f"}
     if not any(map(tells_marks, numeric.values())):
@@ -169,11 +166,6 @@ def ambiguous_date(texts: np.ndarray) -> str | None:
     if known and all(map(is_slashed, known)) and times_from_text(known) is None:
         return known[0]
     return None
-
-
-def _stripped(texts: Sequence[str]) -> list[str]:
-    """Without the spaces that some programs fill fields up with."""
-    return [text.strip() for text in texts]
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:

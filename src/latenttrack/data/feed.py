@@ -299,6 +299,7 @@ def _microseconds(value: object) -> int | None:
 
 def _from_text(text: str) -> object:
     """A time as text, in whatever form a file may have it."""
+    text = text.strip()
     if len(text) > _BASIC_DATE and text.isdecimal():
         return int(text)  # Python takes some counts since 1970 for dates without hyphens
     try:

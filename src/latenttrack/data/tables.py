@@ -190,7 +190,9 @@ def _read_csv(text: str, source: str) -> Table:
         raise LatentTrackError(f"{source} has two columns named {repeated!r}: rename one of them.")
     if len(rows) == 1:
         raise LatentTrackError(f"{source} has a header but no rows: give at least one row of data.")
-    texts = dict(zip(names, zip(*rows[1:], strict=True), strict=True))
+    # Some programs fill fields up with spaces.
+    stripped = ([field.strip() for field in row] for row in rows[1:])
+    texts = dict(zip(names, zip(*stripped, strict=True), strict=True))
     if delimiter == ",":
         columns, doubtful = {name: from_text(column) for name, column in texts.items()}, dict[str, str]()
     else:
