@@ -30,10 +30,11 @@ from latenttrack.training.settings import Training
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "ablations.json"
 UNCHANGED = "unchanged"
 POOLED = "three seeds pooled into one mixture"
+FEATURES = 12  # of the hypernetwork, at most
 OWN = "own"  # stands for the inputs made of the label and the clock
 SIGHTS = ("shown", "second_shown")
-_WHOLE = {"hidden_size": 64, "encoder_size": 32, "predictor": [16], "features": 12, "K": 32}
-_HALF = {"hidden_size": 40, "encoder_size": 24, "predictor": [12], "features": 12, "K": 16}
+_WHOLE = {"hidden_size": 64, "encoder_size": 32, "predictor": [16], "K": 32, "pool": None}
+_HALF = {"hidden_size": 40, "encoder_size": 24, "predictor": [12], "K": 16, "pool": None}
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ _WITH = {
     "anchor": ("anchor_settings", "anchor_scale"),
     "informant": ("informant_settings", *SIGHTS),
     "safety_net": ("safety_net_settings", "safety_net_start"),
+    "pool": ("generator_gain",),
     "recalibrate": ("recalibrate_prior", "recalibrate_start", "recalibrate_spread"),
 }
 # `latent-track` has these by default, the others must be told.
@@ -114,9 +116,11 @@ def changed(model: Model, change: Change) -> tuple[dict[str, Any], Training]:
             settings.pop(other, None)
         settings[name] = value
     if {"summariser", *SIGHTS} & change.settings.keys():
-        settings = within_bound(model.name, model.task, settings, range(settings["features"], 0, -1))
-    if settings.get("safety_net") is None:
-        settings.pop("safety_net", None)
+        most = FEATURES if "pool" in change.settings else settings["features"]
+        settings = within_bound(model.name, model.task, settings, range(most, 0, -1))
+    for name in ("safety_net", "pool"):
+        if settings.get(name) is None:
+            settings.pop(name, None)
     if change.model != "latent-track":
         settings = {**_OWN, "train_K": 8, **settings}
         settings = {n: v for n, v in settings.items() if n not in _UNKNOWN[change.model]}

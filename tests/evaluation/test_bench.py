@@ -1,13 +1,21 @@
 """What a bench runs unless told otherwise, and what it refuses before it begins."""
 
+import json
 import sys
 
+import numpy as np
 import pytest
 
 from latenttrack.errors import LatentTrackError
-from latenttrack.evaluation.bench import HONEST, PAPER, Bench, compared
+from latenttrack.evaluation.archive import read_records
+from latenttrack.evaluation.bench import HONEST, PAPER, Bench, _newest, _OneModel, _Stream, compared
+from latenttrack.evaluation.evaluate import evaluate
+from latenttrack.evaluation.paired import LEADING
 from latenttrack.evaluation.tracks import TRACKS, find_track
-from latenttrack.models.registry import REFERENCES
+from latenttrack.fitted.fit import fit
+from latenttrack.fitted.model import pool
+from latenttrack.models.capacity import capacity
+from latenttrack.models.registry import REFERENCES, build
 from latenttrack.training.presets import POOLED
 
 
@@ -68,3 +76,33 @@ def test_without_lightgbm_nothing_is_begun(tmp_path, monkeypatch):
     with pytest.raises(LatentTrackError, match=r"latenttrack\[trees\].*--models"):
         Bench(find_track("airports"), tmp_path / "out").run(Silent())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_pooled_seeds_are_the_mixture_of_those_that_were_trained(tmp_path):
+    """The networks in `latent-track.lt`, mixed: nothing is trained, and other networks are another run."""
+    track = find_track("airports")
+    bench = Bench(track, tmp_path, (LEADING, POOLED), seeds=2, rows=200)
+    stream = _Stream(_newest(track.load(), 200), track.fraction)
+    with pytest.raises(LatentTrackError, match=r"latent-track\.lt is gone, .* delete latent-track\.json"):
+        _OneModel(bench, POOLED, bench.preset(POOLED), stream)
+    train, test, pipeline = stream.prepare(stream.complete(bench.preset(LEADING)))
+    small = {"hidden_size": 6, "encoder_size": 4, "predictor": [3], "features": 2, "latent_size": 2, "K": 3}
+    networks = fit(LEADING, train, seeds=2, training={"epochs": 1}, settings=small, pipeline=pipeline)
+    networks.save(tmp_path / "latent-track.lt")
+    pooled = _OneModel(bench, POOLED, bench.preset(POOLED), stream)
+    pooled.run(Silent())
+    found = read_records(tmp_path / f"{POOLED}.parquet")
+    assert found.seeds == 1
+    expected = evaluate(pool(networks), test, past=train)
+    np.testing.assert_allclose(found.steps["nll"], expected.steps["nll"], rtol=1e-5, atol=1e-5)
+    one = evaluate(networks, test, past=train)
+    assert not np.allclose(found.steps["nll"][0], one.steps["nll"][0], atol=1e-3, equal_nan=True)
+    facts = json.loads((tmp_path / f"{POOLED}.json").read_bytes())
+    alone = capacity(lambda k: build(LEADING, networks.task, k, **networks.settings), networks.task.size)
+    assert facts["parameters"]["total"] == 2 * alone.total
+    fit(LEADING, train, seeds=2, seed=1, training={"epochs": 1}, settings=small, pipeline=pipeline).save(
+        tmp_path / "latent-track.lt"
+    )
+    with pytest.raises(LatentTrackError, match="belongs to a run with other data, seeds or settings"):
+        _OneModel(bench, POOLED, bench.preset(POOLED), stream).run(Silent())

@@ -126,7 +126,7 @@ def times_from_text(texts: Sequence[str]) -> np.ndarray | None:
 
 def has_offset(text: str) -> bool:
     """Whether a text ends as a time with an offset does, such as 06:00Z or 06:00+01:00."""
-    return _OFFSET.search(text) is not None
+    return _OFFSET.search(text.rstrip()) is not None
 
 
 def to_nanoseconds(times: np.ndarray, name: str) -> np.ndarray:

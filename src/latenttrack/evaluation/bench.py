@@ -297,6 +297,16 @@ class _OneModel:
         alike = self.name == "lt-deterministic" and LEADING in self.bench.names
         return load(self._leading) if alike and self._leading.exists() else None
 
+    def _networks(self) -> bytes:
+        """Those that are pooled: others are another run."""
+        try:
+            return self._leading.read_bytes()
+        except FileNotFoundError:
+            raise LatentTrackError(
+                f"{self._leading} is gone, and {POOLED} mixes its networks: delete {LEADING}.json there, and "
+                "they are trained again"
+            ) from None
+
     @property
     def _leading(self) -> Path:
         """Where LatentTrack itself is kept."""
@@ -316,6 +326,8 @@ class _OneModel:
         for part in (self.train, self.test):
             for array in (part.x, part.y, part.time):
                 digest.update(np.ascontiguousarray(array).tobytes())
+        if self.name == POOLED:
+            digest.update(self._networks())
         return digest.hexdigest()
 
     def _check(self, plan: object, ending: str) -> None:
