@@ -93,7 +93,7 @@ def test_pooled_seeds_are_the_mixture_of_those_that_were_trained(tmp_path):
     pooled = _OneModel(bench, POOLED, bench.preset(POOLED), stream)
     pooled.run(Silent())
     found = read_records(tmp_path / f"{POOLED}.parquet")
-    assert found.seeds == 1
+    assert (found.model, found.seeds) == (POOLED, 1)
     expected = evaluate(pool(networks), test, past=train)
     np.testing.assert_allclose(found.steps["nll"], expected.steps["nll"], rtol=1e-5, atol=1e-5)
     one = evaluate(networks, test, past=train)

@@ -238,7 +238,7 @@ class _OneModel:
         model = self._trained(listener)
         trained = time.perf_counter()
         listener.filtering()
-        records = evaluate(model, self.test, past=self.train)
+        records = replace(evaluate(model, self.test, past=self.train), model=self.name)
         build_it = functools.partial(build, model.name, model.task, **model.settings)
         counts = capacity(build_it, model.task.size)._asdict()
         training = None if self.reference else model.record["training"]

@@ -18,7 +18,8 @@ trials that are trained on the older 85 % of the training part and judged on the
     recalibration   the strongest of three that costs nothing, or none
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
-error of their difference, so that chance does not decide. The reference that is called GRU is one with a
+error of their difference, so that chance does not decide. Of the two heads, neither of which is simpler or
+costs more, the better one is taken. The reference that is called GRU is one with a
 plain head: it does not choose head and memory. At last the network is trained on the whole training part. All
 trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
 """
@@ -189,14 +190,20 @@ class _Search:
             alone = best._replace(sight="own", pace="fast")
             if self.best(best, [alone]) == alone:
                 best = self.best(best, [alone, alone._replace(sight="both")])
-        # Together: on some streams the other head shows its worth in small networks only.
+        # For each size: on some streams the other head shows its worth in small networks only.
         short = len(self.series) <= SHORT
-        sizes = ["usual", "small"] if short else ["usual"]
-        heads = HEADS if self.name != "gru" else ["student-t"]
-        best = self.best(best, [best._replace(size=size, head=head) for size in sizes for head in heads])
+        best, *others = [
+            self._head(best._replace(size=size)) for size in (["usual", "small"] if short else ["usual"])
+        ]
+        best = self.best(best, others)
         memories = MEMORIES if self.name != "gru" and short else ["gru"]
         best = self.best(best, [best._replace(memory=memory) for memory in memories])
         return self._less_or_more(self._length(best))
+
+    def _head(self, usual: Setup) -> Setup:
+        """The better of two heads; the GRU has one."""
+        heads = HEADS if self.name != "gru" else ["student-t"]
+        return self.best(usual, [usual._replace(head=head) for head in heads], alike=True)
 
     def _length(self, usual: Setup) -> Setup:
         """Fewer updates, more, or larger ones; more and larger only where one of the two was better.
@@ -218,8 +225,14 @@ class _Search:
             return self.best(usual, [usual._replace(dropout="strong")])
         return self.best(light, [light._replace(dropout="no")])
 
-    def best(self, default: Setup, others: Sequence[Setup]) -> Setup:
-        """The default, unless another is better by more than a standard error of the difference."""
+    def best(self, default: Setup, others: Sequence[Setup], *, alike: bool = False) -> Setup:
+        """The default, unless another is better by more than a standard error of the difference.
+
+        Args:
+            default: what is taken if nothing speaks against it.
+            others: what may be better.
+            alike: whether nothing speaks for the default either: then chance may decide.
+        """
         best, least = default, 0.0
         base = self._try(default)
         for setup in others:
@@ -228,7 +241,8 @@ class _Search:
                 continue
             excess = np.array(trial.blocks) - np.array(base.blocks)
             gain = base.nll - trial.nll
-            if gain > max(_GAIN, float(excess.std(ddof=1)) / math.sqrt(len(excess)), least):
+            error = 0.0 if alike else float(excess.std(ddof=1)) / math.sqrt(len(excess))
+            if gain > max(_GAIN, error, least):
                 best, least = setup, gain
         return best
 
