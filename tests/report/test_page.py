@@ -159,6 +159,15 @@ def test_claims_and_facts_are_in_the_page(bench_folder):
 
 
 @pytest.mark.slow
+def test_a_bench_of_other_models_says_nothing_of_the_papers_claims(tmp_path):
+    write_bench(tmp_path, models=(), steps=300)
+    write_report(tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    assert "#claims" not in text
+    assert "paper’s claims" not in text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "missing"),
     [

@@ -88,8 +88,6 @@ def verdict(claims: list[Claim]) -> str:
     """How many claims hold, in a sentence."""
     counts = [sum(claim.holds is answer for claim in claims) for answer in (True, False, None)]
     hold, fail, unknown = counts
-    if not hold + fail:
-        return "None of the paper's claims can be judged with the models of this run."
     text = (
         f"The paper's claims, as {len(claims)} statements: {hold} hold{'s' * (hold == 1)} in this run, "
         f"{fail} do{'es' * (fail == 1)} not"

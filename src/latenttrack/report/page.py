@@ -76,6 +76,8 @@ def _content(bench: Bench, pictures: list[Picture]) -> dict[str, Any]:
     """What the template needs."""
     claims = judge(bench.summary)
     claims.append(judge_anomaly(bench.models, anomaly_rows(bench)))
+    if all(claim.holds is None for claim in claims):
+        claims = []  # a bench of other models has nothing to say of the paper's
     return {
         "track": bench.summary["track"],
         "headline": facts.headline(bench),
