@@ -157,6 +157,15 @@ def test_two_networks_may_see_different_inputs(suited, stream, tried, quick, lon
         assert any("each label moves weight to the better one" in words for words in chosen.words)
 
 
+def test_a_network_that_sees_less_may_want_another_anchor(suited, stream, tried, long):
+    def table(setup):
+        return 1.0 - {("rls", "all"): 0.05, ("last-label", "own"): 0.1}.get((setup.anchor, setup.sight), 0.0)
+
+    tried(table)
+    found = search(suited, stream).run()
+    assert (found.anchor, found.sight) == ("last-label", "own")
+
+
 def test_on_short_streams_nothing_is_hidden(suited, stream, tried):
     tried(lambda setup: 1.0 - 0.05 * (setup.sight == "own") - 0.05 * (setup.pace == "fast"))
     found = search(suited, stream).run()

@@ -188,8 +188,10 @@ class _Search:
         if may_look_away(self.series):
             # Both served with the higher rate on every stream, a large network that sees all on none.
             alone = best._replace(sight="own", pace="fast")
-            if self.best(best, [alone]) == alone:
-                best = self.best(best, [alone, alone._replace(sight="both")])
+            # The anchor that helps a network that sees all need not help one that does not.
+            either = self.best(best, [alone, alone._replace(anchor="last-label")])
+            if either.sight == "own":
+                best = self.best(best, [either, either._replace(sight="both")])
         # For each size: on some streams the other head shows its worth in small networks only.
         short = len(self.series) <= SHORT
         best, *others = [
