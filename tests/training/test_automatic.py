@@ -111,7 +111,7 @@ def test_the_best_of_each_choice_is_taken(suited, stream, tried):
     usual = found.usual_updates
     tried(table)
     assert found.run() == Setup("rls", "small", "strong", usual // 2, "lru", "student-t-pair")
-    assert len(found.trials) == 3 + 3 + 1 + 2 + 2
+    assert len(found.trials) == 3 + 3 + 2 + 1 + 2 + 2
 
 
 def test_size_and_head_are_tried_together(suited, stream, tried):
@@ -164,6 +164,16 @@ def test_a_network_that_sees_less_may_want_another_anchor(suited, stream, tried,
     tried(table)
     found = search(suited, stream).run()
     assert (found.anchor, found.sight) == ("last-label", "own")
+
+
+def test_a_small_network_may_want_another_anchor(suited, stream, tried):
+    def table(setup):
+        gains = {("rls", "usual"): 0.05, ("rls", "small"): 0.06, ("last-label", "small"): 0.1}
+        return 1.0 - gains.get((setup.anchor, setup.size), 0.0)
+
+    tried(table)
+    found = search(suited, stream).run()
+    assert (found.anchor, found.size) == ("last-label", "small")
 
 
 def test_on_short_streams_nothing_is_hidden(suited, stream, tried):

@@ -3,7 +3,8 @@
 What the stream asks for whatever the model (training/suit.py: inputs, target transform) comes first. Then, by
 trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
 
-    anchor          the last label; or the seasonal difference, or least squares
+    anchor          the last label; or the seasonal difference, or least squares; the last label is tried
+                    again with small networks, and with one that does not see all inputs
     sight           all inputs; or, on longer streams, those made of the label and the clock alone, when of
                     other columns it only hears what online least squares, its informant, makes of them; or,
                     where that is better, two networks of half the size, one of each kind, weighted by how
@@ -192,12 +193,10 @@ class _Search:
             either = self.best(best, [alone, alone._replace(anchor="last-label")])
             if either.sight == "own":
                 best = self.best(best, [either, either._replace(sight="both")])
-        # For each size: on some streams the other head shows its worth in small networks only.
+        # For each size: a head may show its worth in small networks only, an anchor in large ones only.
         short = len(self.series) <= SHORT
-        best, *others = [
-            self._head(best._replace(size=size)) for size in (["usual", "small"] if short else ["usual"])
-        ]
-        best = self.best(best, others)
+        small = [best._replace(size="small"), best._replace(size="small", anchor="last-label")]
+        best = self.best(self._head(best), [self._head(setup) for setup in small] if short else [])
         memories = MEMORIES if self.name != "gru" and short else ["gru"]
         best = self.best(best, [best._replace(memory=memory) for memory in memories])
         return self._less_or_more(self._length(best))
