@@ -20,9 +20,9 @@ trials that are trained on the older 85 % of the training part and judged on the
 
 Of the others what is named first is the default; another is taken where it is better by more than a standard
 error of their difference, so that chance does not decide. Of the two heads, neither of which is simpler or
-costs more, the better one is taken. The reference that is called GRU is one with a
-plain head: it does not choose head and memory. At last the network is trained on the whole training part. All
-trials together are bounded in updates, not in seconds: what is chosen does not depend on the machine.
+costs more, the better one is taken. The reference that is called GRU is one with a plain head: it does not
+choose head and memory. At last the network is trained on the whole training part. All trials together are
+bounded in updates, not in seconds: what is chosen does not depend on the machine.
 """
 
 import functools
