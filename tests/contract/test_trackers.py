@@ -18,6 +18,7 @@ from latenttrack.filtering.offline import filter_series
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import SAFETY_NET, Averaged
 from latenttrack.models.base import Window, impute, step
+from latenttrack.models.corrected import Corrected
 from latenttrack.models.draws import Independent, Sobol
 from latenttrack.models.informed import Informed
 from latenttrack.models.layout import lay_out
@@ -61,6 +62,7 @@ TRACKERS = {
         anchor_scale=0.7,
         informant="rls",
         shown=("day_sin1", "x0"),
+        correct=True,
         summary_dropout=0.0,
         hidden_dropout=0.0,
         **_LT,
@@ -97,7 +99,13 @@ TRACKERS = {
     "bbb-anchored": _of("bbb", anchor="rls", hidden=(5,), K=8),
     # One line for all wrappers at once: an invariant that holds for their composition holds for each.
     "lt-everything": _of(
-        "lt-unstructured", anchor="rls", safety_net=SAFETY_NET, recalibrate=True, transform=_SQRT, **_LT
+        "lt-unstructured",
+        correct=True,
+        anchor="rls",
+        safety_net=SAFETY_NET,
+        recalibrate=True,
+        transform=_SQRT,
+        **_LT,
     ),
     "bbb-independent": _of("bbb", hidden=(5, 4), draws="independent", K=8),
 }
@@ -392,21 +400,21 @@ def test_training_sees_what_the_filter_scores(case, holes, as_stack):
 
 
 def _trained_part(tracker):
-    """The tracker without its safety net and recalibration, and with a panel's weights left alone."""
+    """The tracker without correction, safety net and recalibration, and with a panel's weights left alone."""
     if isinstance(tracker, Panel):
         return dataclasses.replace(tracker, power=0.0)
     if isinstance(tracker, Anchored | Informed | Transformed):
         return eqx.tree_at(lambda t: t.inner, tracker, _trained_part(tracker.inner))
-    if isinstance(tracker, Recalibrated):
+    if isinstance(tracker, Corrected | Recalibrated):
         return _trained_part(tracker.inner)
-    return tracker.main if isinstance(tracker, Averaged) else tracker
+    return _trained_part(tracker.main) if isinstance(tracker, Averaged) else tracker
 
 
 def _same_draws(tracker):
     """The tracker with the same fixed draws in training as in use, and a VRNN's posterior nearly a point."""
     if isinstance(tracker, Averaged):
         return eqx.tree_at(lambda t: t.main, tracker, _same_draws(tracker.main))
-    if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
+    if isinstance(tracker, Anchored | Corrected | Informed | Recalibrated | Transformed):
         return eqx.tree_at(lambda t: t.inner, tracker, _same_draws(tracker.inner))
     if isinstance(tracker, Pooled):
         return eqx.tree_at(lambda t: t.members, tracker, _same_draws(tracker.members))

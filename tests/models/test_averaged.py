@@ -12,7 +12,7 @@ from latenttrack.errors import LatentTrackError
 from latenttrack.models.averaged import POWER, SAFETY_NET, Averaged
 from latenttrack.models.base import step
 from latenttrack.models.capacity import capacity
-from latenttrack.models.checks import check_recalibrate
+from latenttrack.models.checks import check_flag
 from latenttrack.models.components import Gaussian, Joined, StudentT
 from latenttrack.models.noise import AbstractNoise, GaussianNoise
 from latenttrack.models.predictive import Predictive
@@ -286,4 +286,4 @@ def test_mistakes_get_one_sentence(settings, says):
 
 def test_recalibration_is_on_or_off():
     with pytest.raises(LatentTrackError, match="'recalibrate' is 1: give True or False"):
-        check_recalibrate("dssm", 1)
+        check_flag("dssm", "recalibrate", 1)

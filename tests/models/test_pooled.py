@@ -188,7 +188,7 @@ def test_a_pool_can_be_trained_directly(make_series):
         (lambda m, s: lt.pool(lt.fit("last-label", s, seeds=2)), "last-label is a reference.*use it as it"),
         (lambda m, s: lt.pool(lt.pool(m)), "pooled already.*nothing to pool"),
         (lambda m, s: lt.pool(lt.Model(m.name, m.settings, m.task, _first(m))), "one seed.*seeds=3"),
-        (lambda m, s: build("rls", m.task, jax.random.key(0), pool=2), "takes no anchor, informant or pool"),
+        (lambda m, s: build("rls", m.task, jax.random.key(0), pool=2), "takes no anchor, informant, pool"),
         (lambda m, s: build("gru", m.task, jax.random.key(0), pool=1), "'pool' is 1: give .* at least 2"),
         (lambda m, s: build("gru", m.task, jax.random.key(0), pool=True), "'pool' is True"),
     ],

@@ -31,6 +31,7 @@ WRAPPED = {
         "informant": "rls-t",
         "safety_net": ("last-label",),
         "recalibrate": True,
+        "correct": True,
         "prompt": True,
     },
 }

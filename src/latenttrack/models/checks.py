@@ -82,11 +82,12 @@ def check_pool(model: str, value: Any) -> None:
     _check(model, "pool", value, rule)
 
 
-def check_plain(model: str, anchor: Any, informant: Any, pool: Any) -> None:
-    """Refuse a reference that is to lean on another, or to be mixed with its like."""
-    if (anchor, informant, pool) != (None, None, None):
+def check_plain(model: str, anchor: Any, informant: Any, pool: Any, correct: bool) -> None:
+    """Refuse a reference that is to lean on another, to be mixed with its like, or to be corrected."""
+    if (anchor, informant, pool, correct) != (None, None, None, False):
         raise LatentTrackError(
-            f"{model!r} is a reference itself and takes no anchor, informant or pool: leave it out"
+            f"{model!r} is a reference itself and takes no anchor, informant, pool or correction: "
+            "leave it out"
         )
 
 
@@ -100,9 +101,9 @@ def check_shown(model: str, setting: str, value: Any, informant: Any, inputs: Se
         )
 
 
-def check_recalibrate(model: str, value: Any) -> None:
-    """Refuse a `recalibrate` that is neither on nor off."""
-    _check(model, "recalibrate", value, _BY_ANNOTATION[bool])
+def check_flag(model: str, setting: str, value: Any) -> None:
+    """Refuse a setting such as `recalibrate` that is neither on nor off."""
+    _check(model, setting, value, _BY_ANNOTATION[bool])
 
 
 _TRANSFORM: dict[str, _Rule] = {

@@ -185,6 +185,24 @@ class SeasonalDifference(AbstractReference):
         return state.noise
 
 
+def absorb(
+    root: Float[Array, "P P"],
+    phi: Float[Array, " P"],
+    *,
+    forgetting: float | Float[Array, ""],
+    prior_sd: float,
+) -> tuple[Float[Array, " P"], Float[Array, "P P"]]:
+    """What a label y of w.phi does: the gain in w' = w + gain (y - w.phi), and S' (see `RLS`)."""
+    f = root.T @ phi
+    r = f @ f
+    gain = root @ f
+    s = jnp.sqrt(forgetting * (1.0 + r))
+    c = (forgetting - (1.0 - forgetting) / jnp.maximum(r, _LEAST_DOUBT)) / (s * (1.0 + s))
+    root = root - c * jnp.outer(gain, f)
+    doubt = jnp.where(jnp.sum(root**2, axis=1) < prior_sd**2, jnp.maximum(forgetting, _LONGEST) ** -0.5, 1.0)
+    return gain / (1.0 + r), doubt[:, None] * root
+
+
 class RLSState(NamedTuple):
     """Weights [F+1], a square root of their covariance [F+1, F+1], and the noise."""
 
@@ -225,20 +243,8 @@ class RLS(AbstractReference):
         """One step of the recursion in the class docstring."""
         phi = self._features(x)
         residual = y - state.weights @ phi
-        f = state.root.T @ phi
-        r = f @ f
-        gain = state.root @ f
-        s = jnp.sqrt(self.forgetting * (1.0 + r))
-        c = (self.forgetting - (1.0 - self.forgetting) / jnp.maximum(r, _LEAST_DOUBT)) / (s * (1.0 + s))
-        root = state.root - c * jnp.outer(gain, f)
-        doubt = jnp.where(
-            jnp.sum(root**2, axis=1) < self.prior_sd**2, jnp.maximum(self.forgetting, _LONGEST) ** -0.5, 1.0
-        )
-        return RLSState(
-            state.weights + gain * (residual / (1.0 + r)),
-            doubt[:, None] * root,
-            self.noise.update(state.noise, residual),
-        )
+        gain, root = absorb(state.root, phi, forgetting=self.forgetting, prior_sd=self.prior_sd)
+        return RLSState(state.weights + gain * residual, root, self.noise.update(state.noise, residual))
 
     def locate(self, state: RLSState, x: Float[Array, " F"]) -> Float[Array, ""]:
         """w . [1, x]."""

@@ -15,10 +15,10 @@ from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import POWER, Averaged
 from latenttrack.models.base import AbstractTracker
 from latenttrack.models.checks import (
+    check_flag,
     check_plain,
     check_pool,
     check_prior,
-    check_recalibrate,
     check_safety_net,
     check_scale,
     check_settings,
@@ -26,6 +26,7 @@ from latenttrack.models.checks import (
     check_start,
     check_transform,
 )
+from latenttrack.models.corrected import Corrected
 from latenttrack.models.informed import NAMES as INFORMED
 from latenttrack.models.informed import Informed
 from latenttrack.models.panel import Panel
@@ -101,6 +102,7 @@ def build(
     key: PRNGKeyArray,
     *,
     pool: int | None = None,
+    correct: bool = False,
     anchor: str | None = None,
     anchor_scale: float = 1.0,
     anchor_settings: Mapping[str, Any] | None = None,
@@ -125,6 +127,7 @@ def build(
         task: inputs, label delay and season of the stream.
         key: draws the initial weights.
         pool: how many networks are mixed, each with weights of its own, or None: a single one.
+        correct: whether online least squares move its forecasts by what the inputs tell of its errors.
         anchor: a reference whose point forecast the model corrects, or None.
         anchor_scale: standard deviation of that reference's residuals, in standardised labels.
         anchor_settings: the reference's own settings.
@@ -146,17 +149,18 @@ def build(
     builder = choose("model", name, MODELS)
     settings = {setting: _tuples(value) for setting, value in settings.items()}
     check_settings(name, builder, settings)
-    check_recalibrate(name, recalibrate)
+    check_flag(name, "recalibrate", recalibrate)
+    check_flag(name, "correct", correct)
     check_transform(name, transform, KINDS)
     check_pool(name, pool)
     if name in REFERENCES:
-        check_plain(name, anchor, informant, pool)
+        check_plain(name, anchor, informant, pool, correct)
     make: Builder = functools.partial(builder, **settings)
     check_shown(name, "shown", shown, informant, task.names)
     check_shown(name, "second_shown", second_shown, informant, task.names if shown is None else shown)
     if second_shown is not None:
         make = functools.partial(_panel, make, (*second_shown, *INFORMED))
-    draw = functools.partial(_draw, make, key, pool)
+    draw = functools.partial(_draw, make, key, pool, correct)
     tracker = (
         draw(task) if informant is None else _inform(draw, task, informant, informant_settings or {}, shown)
     )
@@ -170,11 +174,13 @@ def build(
     return tracker if transform is None else Transformed(tracker, Curve(**transform))
 
 
-def _draw(make: Builder, key: PRNGKeyArray, pool: int | None, task: Task) -> AbstractTracker:
-    """One network, or a pool of them."""
+def _draw(make: Builder, key: PRNGKeyArray, pool: int | None, correct: bool, task: Task) -> AbstractTracker:
+    """One network or a pool of them, corrected online or not."""
     if pool is None:
-        return make(task, key)
-    return Pooled(eqx.filter_vmap(lambda k: make(task, k))(jax.random.split(key, pool)), pool)
+        network = make(task, key)
+    else:
+        network = Pooled(eqx.filter_vmap(lambda k: make(task, k))(jax.random.split(key, pool)), pool)
+    return Corrected(network, task.size, task.delay) if correct else network
 
 
 def _panel(make: Builder, second: tuple[str, ...], task: Task, key: PRNGKeyArray) -> Panel:

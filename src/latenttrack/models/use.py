@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from latenttrack.models.anchored import Anchored
 from latenttrack.models.averaged import Averaged
 from latenttrack.models.base import AbstractTracker, Window, partition
+from latenttrack.models.corrected import Corrected
 from latenttrack.models.informed import Informed
 from latenttrack.models.panel import Panel
 from latenttrack.models.pooled import Pooled
@@ -24,7 +25,7 @@ def in_use(tracker: AbstractTracker) -> AbstractTracker:
     """Dropout off, and `draws` in place of `train_draws` where a tracker has them."""
     if isinstance(tracker, Averaged):
         return eqx.tree_at(lambda t: t.main, tracker, in_use(tracker.main))
-    if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
+    if isinstance(tracker, Anchored | Corrected | Informed | Recalibrated | Transformed):
         return eqx.tree_at(lambda t: t.inner, tracker, in_use(tracker.inner))
     if isinstance(tracker, Pooled):  # its members are one tracker with stacked arrays
         return eqx.tree_at(lambda t: t.members, tracker, in_use(tracker.members))
@@ -37,14 +38,14 @@ def in_use(tracker: AbstractTracker) -> AbstractTracker:
 
 
 def innermost(tracker: Any) -> Any:
-    """The tracker that is trained: without transform, recalibration, safety net, anchor, informant.
+    """The tracker that is trained: without what stands around it, from transform to correction.
 
     A pool or a panel of networks is trained as a whole. Works for everything of a tracker's shape, such as
     the tree of its parameters.
     """
     if isinstance(tracker, Averaged):
         return innermost(tracker.main)
-    if isinstance(tracker, Anchored | Informed | Recalibrated | Transformed):
+    if isinstance(tracker, Anchored | Corrected | Informed | Recalibrated | Transformed):
         return innermost(tracker.inner)
     return tracker
 
@@ -83,7 +84,7 @@ def seen_inside(tracker: AbstractTracker, window: Window) -> Window:
     """
     if isinstance(tracker, Averaged):
         return seen_inside(tracker.main, window)
-    if isinstance(tracker, Recalibrated):
+    if isinstance(tracker, Corrected | Recalibrated):
         return seen_inside(tracker.inner, window)
     if isinstance(tracker, Anchored | Informed | Transformed):
         return seen_inside(tracker.inner, tracker.inside(window))
@@ -106,6 +107,6 @@ def log_unit(tracker: AbstractTracker, window: Window) -> Float[Array, " T"]:
         return log_unit(tracker.main, window)
     if isinstance(tracker, Anchored):
         return math.log(tracker.scale) + log_unit(tracker.inner, window)
-    if isinstance(tracker, Informed | Recalibrated):
+    if isinstance(tracker, Corrected | Informed | Recalibrated):
         return log_unit(tracker.inner, window)
     return jnp.zeros_like(window.y)

@@ -389,7 +389,7 @@ def _trial(row: list[Any]) -> Trial:
 
 def _base_settings(name: str, suited: Suit) -> dict[str, Any]:
     """What is not up for choice."""
-    settings: dict[str, Any] = {"informant": "rls", "safety_net": list(SAFETY_NET)}
+    settings: dict[str, Any] = {"informant": "rls", "correct": True, "safety_net": list(SAFETY_NET)}
     if suited.transform is not None:
         settings["transform"] = suited.transform
     if name != "latent-track":
