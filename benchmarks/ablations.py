@@ -75,6 +75,7 @@ CHANGES = {
     "memory: GRU": Change({"summariser": "gru"}),
     "memory: linear recurrent unit": Change({"summariser": "lru"}),
     "memory: GRU with attention to the last 192 steps": Change({"summariser": "attention"}),
+    "no correction": Change({"correct": False}),
     "no safety net": Change({"safety_net": None}),
     "no recalibration": Change({"recalibrate": False}),
     "Markov latent (structured)": Change(model="lt-structured"),

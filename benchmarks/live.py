@@ -40,6 +40,7 @@ WARM, BLOCK = 300, 50  # events before the clock runs; events of one side at a t
 MEDIAN, TAIL = 150e-6, 500e-6  # seconds, on a quiet machine
 PRESET = {
     "informant": "rls",
+    "correct": True,
     "safety_net": ["rls-t", "seasonal-naive", "last-label"],
     "predictor": [16],
     "features": 8,

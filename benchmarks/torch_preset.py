@@ -1,10 +1,10 @@
 """The whole preset of `latent-track` in eager PyTorch, label delay 1: what a live event costs there.
 
-Network, anchor, informant, safety net and recalibration, as `models/` has them, one event after another on
-features that are there: no reading of events, no making of features, no log, no gate. Written as a good
-engineer would: everything is batched over the components of the mixture, small numbers stay on the Python
-side where that is faster, and the quantiles start from the densities that the moments need anyway and take
-two Newton steps each. Run by torch_peer.py; same_model.py compares its scores with ours.
+Network, correction, anchor, informant, safety net and recalibration, as `models/` has them, one event after
+another on features that are there: no reading of events, no making of features, no log, no gate. Written as a
+good engineer would: everything is batched over the components of the mixture, small numbers stay on the
+Python side where that is faster, and the quantiles start from the densities that the moments need anyway and
+take two Newton steps each. Run by torch_peer.py; same_model.py compares its scores with ours.
 """
 
 import math
@@ -98,15 +98,56 @@ class LeastSquares:
 
     def update(self, phi: Tensor, residual: float) -> None:
         """One step of the recursion of `models/references.py`."""
-        f = self.root.T @ phi
-        r = (f @ f).item()
-        gain = self.root @ f
-        s = math.sqrt(self.forgetting * (1.0 + r))
-        c = (self.forgetting - (1.0 - self.forgetting) / max(r, 1e-6)) / (s * (1.0 + s))
-        root = torch.addr(self.root, gain, f, alpha=-c)
-        doubt = torch.where(root.square().sum(1) < 1.0, max(self.forgetting, 0.9999) ** -0.5, 1.0)
-        self.root = doubt[:, None] * root
-        self.w = self.w + (residual / (1.0 + r)) * gain
+        gain, self.root = absorb(self.root, phi, self.forgetting, 1.0)
+        self.w = self.w + residual * gain
+
+
+def absorb(root: Tensor, phi: Tensor, forgetting: float, prior_sd: float) -> tuple[Tensor, Tensor]:
+    """What a label does to the weights of least squares, and to the square root of their covariance."""
+    f = root.T @ phi
+    r = (f @ f).item()
+    gain = root @ f
+    s = math.sqrt(forgetting * (1.0 + r))
+    c = (forgetting - (1.0 - forgetting) / max(r, 1e-6)) / (s * (1.0 + s))
+    root = torch.addr(root, gain, f, alpha=-c)
+    doubt = torch.where(root.square().sum(1) < prior_sd**2, max(forgetting, 0.9999) ** -0.5, 1.0)
+    return gain / (1.0 + r), doubt[:, None] * root
+
+
+class Correction:
+    """What the inputs tell of the network's errors, as in `models/corrected.py`."""
+
+    def __init__(self, size: int):
+        self.weights, self.root = torch.zeros(2, size), 0.03 * torch.eye(size)
+        self.proof, self.squares = [0.0] * 4, (0.0, 0.0)  # sums of r b, b^2, q c, c^2; of 1, r'^2
+
+    def trust(self) -> tuple[float, float]:
+        """a_1 and a_2."""
+        rb, bb, qc, cc = self.proof
+        return min(max(rb / (1.0 + bb), 0.0), 1.0), min(max(qc / (1.0 + cc), 0.0), 1.0)
+
+    def apply(self, phi: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> tuple[Tensor, Tensor]:
+        """The components [K], moved and stretched around their mean."""
+        mean = loc.mean()
+        self.mean = mean.item()
+        self.sd = math.sqrt(((scale**2 * df / (df - 2.0)).mean() + (loc - mean).square().mean()).item())
+        self.phi, (self.b, self.c) = phi, (self.weights @ phi).tolist()
+        far, wide = self.trust()
+        stretch = math.exp(min(max(wide * self.c, -1.0), 1.0))
+        return stretch * loc + ((1.0 - stretch) * self.mean + far * self.b * self.sd), stretch * scale
+
+    def update(self, y: float) -> None:
+        """Learn from the label of the step that was predicted last."""
+        r = (y - self.mean) / self.sd
+        rest = min(max(r - self.trust()[0] * self.b, -3.0), 3.0) ** 2
+        r = min(max(r, -3.0), 3.0)
+        count, total = self.squares
+        q = 0.5 * (rest * (count + 100.0) / (total + 100.0) - 1.0)
+        gain, self.root = absorb(self.root, self.phi, 0.995, 0.03)
+        self.weights = torch.addr(self.weights, torch.tensor([r - self.b, q - self.c]), gain)
+        keep, new = 0.5 ** (1.0 / 500.0), (r * self.b, self.b**2, q * self.c, self.c**2)
+        self.proof = [keep * old + more for old, more in zip(self.proof, new, strict=True)]
+        self.squares = (keep * count + 1.0, keep * total + rest)
 
 
 class Preset:
@@ -121,6 +162,7 @@ class Preset:
         self.reference_height, self.height = log_height(DF), log_height(self.df)
         self.h = torch.zeros(1, self.p["gru.weight_hh"].shape[1])
         self.informant, self.informant_variance = LeastSquares(size), 1.0
+        self.correction = Correction(size + 4)
         self.regression, self.noises = LeastSquares(size), [Noise() for _ in range(3)]
         self.past = [math.nan] * 25  # labels, newest last
         self.last, self.anchor = 0.0, math.nan
@@ -205,6 +247,7 @@ class Preset:
         error = residual - self.point
         self.informant.update(self.phi, error)
         self.informant_variance += 0.02 * (error**2 - self.informant_variance)
+        self.correction.update(residual)
         self.surprise, self.due = (u, abs(u) - 0.7), (residual, abs(residual) - 0.7, 1.0)
 
     def _mix(self, x: Tensor) -> Mixture:
@@ -228,7 +271,10 @@ class Preset:
         out = (weight @ hidden[:, :, None])[:, :, 0] + g @ p["second.bias"] + p["second.base_bias"]
         skip = self._shared("skip", informed, g)
         anchor = 0.0 if math.isnan(self.anchor) else self.anchor
-        loc, scale = out[:, 0] + skip[:, 0] + anchor, (0.5 * out[:, 1]).clamp(-8.0, 8.0).exp()
+        loc, scale = out[:, 0] + skip[:, 0], (0.5 * out[:, 1]).clamp(-8.0, 8.0).exp()
+        phi = torch.cat([torch.ones(1), informed])
+        loc, scale = self.correction.apply(phi, loc, scale, self.df[: len(loc)])
+        loc = loc + anchor
         repeated = self.last if math.isnan(self.past[-24]) else self.past[-24]
         self.points = ((self.regression.w @ self.phi).item(), repeated, self.last)
         references = torch.tensor(self.points).repeat_interleave(len(CANDIDATES))

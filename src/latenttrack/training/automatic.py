@@ -1,7 +1,8 @@
 """`latent-track`: a network whose settings are chosen from the data, on the newest part of the training data.
 
 What the stream asks for whatever the model (training/suit.py: inputs, target transform) comes first. Then, by
-trials that are trained on the older 85 % of the training part and judged on the newer 15 %:
+trials that are trained on the older 85 % of the training part and judged on the newer 15 %, as they will be
+used, as filters that are corrected online (models/corrected.py):
 
     anchor          the last label; or the seasonal difference, or least squares; the last label is tried
                     again with small networks, and with one that does not see all inputs
@@ -33,9 +34,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from latenttrack.data.series import Series
@@ -55,7 +54,7 @@ from latenttrack.training.settings import Training
 from latenttrack.training.setup import ANCHORS, HEADS, MEMORIES, PACES, SHORT, Setup, may_look_away
 from latenttrack.training.suit import TAIL, Suit, tail
 from latenttrack.training.tuning import settle
-from latenttrack.training.validation import tail_nll
+from latenttrack.training.validation import nll_in_use
 
 MOST_PARAMETERS = 35_000
 _FEATURES = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2)  # of the hypernetwork: as many as the bound allows
@@ -314,9 +313,7 @@ class _Search:
                 return None
             tracker, tail = self.trained(setup).stack[0], self._seen[setup.anchor, setup.sight].tail
             assert tail is not None
-            nll = np.asarray(_tail_nll(innermost(tracker), jax.tree.map(jnp.asarray, tail), self.key))
-            # In order of time; several streams side by side.
-            known = nll.T[tail.counts.T]
+            known = nll_in_use(innermost(tracker), tail, self.task.delay, self.key)
             blocks = tuple(float(block.mean()) for block in np.array_split(known, _BLOCKS) if len(block))
             self._tried[setup] = Trial(setup, float(known.mean()), blocks)
             self._write()
@@ -397,6 +394,3 @@ def _base_settings(name: str, suited: Suit) -> dict[str, Any]:
     if name != "gru":
         settings["predictor"] = [16]
     return settings
-
-
-_tail_nll = eqx.filter_jit(tail_nll)

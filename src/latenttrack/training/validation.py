@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from latenttrack.data.series import Series
-from latenttrack.models.base import AbstractTracker, Window
+from latenttrack.models.base import AbstractTracker, State, Window
+from latenttrack.models.corrected import Corrected
 from latenttrack.models.layout import hide_unknown, lay_out
+from latenttrack.models.predictive import Predictive
+from latenttrack.models.scan import filter_stream
 from latenttrack.models.use import in_use
 from latenttrack.training.step import Learner, Problem
 
@@ -93,3 +97,36 @@ def tail_nll(tracker: AbstractTracker, tail: Tail, key: PRNGKeyArray) -> Float[A
     terms, _ = jax.vmap(tracker.window_terms)(states, tail.window, jax.random.split(key, batch))
     nll: Array = jnp.asarray(tail.unit) - terms.log_predictive
     return nll
+
+
+def nll_in_use(
+    network: AbstractTracker, tail: Tail, delay: int, key: PRNGKeyArray
+) -> Float[np.ndarray, " N"]:
+    """NLL of the N labels of the tail that count, in order of time, of a network as it is used.
+
+    That is as a filter, corrected online (models/corrected.py) by what it misses from the tail's first label
+    on: what a correction can undo is no reason to choose another network.
+    """
+    begin = int(np.argmax(tail.counts.any(axis=0)))
+    head, rest = (
+        Window(*(jnp.asarray(leaf[:, part]) for leaf in tail.window))
+        for part in (slice(begin), slice(begin, None))
+    )
+    corrected = Corrected(network, rest.x.shape[-1], delay)
+    nll = tail.unit - np.asarray(_filter(corrected, head, rest, key))
+    return nll.T[tail.counts[:, begin:].T]  # several streams side by side
+
+
+@eqx.filter_jit
+def _filter(tracker: AbstractTracker, head: Window, rest: Window, key: PRNGKeyArray) -> Float[Array, "B T"]:
+    """log p of every label of `rest` under the filter itself."""
+    tracker = in_use(tracker)
+
+    def keep(forecast: Predictive, _state: State, row: Window) -> Array:
+        return forecast.log_prob(row.y)
+
+    def one(head: Window, rest: Window, key: PRNGKeyArray) -> Array:
+        scores: Array = filter_stream(tracker, head, rest, key, keep, trained=True)[0]
+        return scores
+
+    return jax.vmap(one)(head, rest, jax.random.split(key, rest.y.shape[0]))
