@@ -20,6 +20,7 @@ from latenttrack.models.task import Task
 STEPS = 150
 PRESET = {
     "informant": "rls",
+    "correct": True,
     "safety_net": ["rls-t", "seasonal-naive", "last-label"],
     "anchor": "last-label",
     "recalibrate": True,

@@ -19,6 +19,7 @@ from latenttrack.models.task import Task
 SMALL = {"hidden_size": 4, "encoder_size": 3, "features": 3, "predictor": [3], "K": 4}
 WRAPPED = {
     "informant": "rls",
+    "correct": True,
     "safety_net": ["rls-t", "last-label"],
     "anchor": "last-label",
     "recalibrate": True,

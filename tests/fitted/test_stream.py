@@ -17,6 +17,7 @@ from latenttrack.fitted.events import answer, answer_many
 EPS = float(np.finfo(np.float32).eps)
 WRAPPED = {
     "informant": "rls",
+    "correct": True,
     "safety_net": ["rls-t", "last-label"],
     "anchor": "last-label",
     "recalibrate": True,

@@ -21,7 +21,13 @@ from latenttrack.store import read_tensors
 
 BUFFER = 30
 LENGTH = 45
-WRAPPED = {"informant": "rls", "anchor": "last-label", "safety_net": ["rls-t"], "recalibrate": True}
+WRAPPED = {
+    "informant": "rls",
+    "correct": True,
+    "anchor": "last-label",
+    "safety_net": ["rls-t"],
+    "recalibrate": True,
+}
 
 
 class Reference:
