@@ -1,7 +1,8 @@
 """Trees in place of the network, and what they gain by the correction that the network has.
 
 LightGBM as `latenttrack bench` runs it is trained once and then left alone. The correction is no part of the
-network: behind trees it works just as well. `ablations.py` runs both on the validation part.
+network: it can stand behind trees as well. There it also sees the place and the scale that they forecast,
+beside the inputs. `ablations.py` runs both on the validation part.
 """
 
 from dataclasses import replace

@@ -4,7 +4,7 @@ Network, correction, anchor, informant, safety net and recalibration, as `models
 another on features that are there: no reading of events, no making of features, no log, no gate. Written as a
 good engineer would: everything is batched over the components of the mixture, small numbers stay on the
 Python side where that is faster, and the quantiles start from the densities that the moments need anyway and
-take two Newton steps each. Run by torch_peer.py; same_model.py compares its scores with ours.
+take two Newton steps each. Run by torch_peer.py; live.py compares its scores with ours.
 """
 
 import math
@@ -272,7 +272,7 @@ class Preset:
         skip = self._shared("skip", informed, g)
         anchor = 0.0 if math.isnan(self.anchor) else self.anchor
         loc, scale = out[:, 0] + skip[:, 0], (0.5 * out[:, 1]).clamp(-8.0, 8.0).exp()
-        phi = torch.cat([torch.ones(1), informed])
+        phi = torch.cat([torch.ones(1), informed.clamp(-6.0, 6.0)])
         loc, scale = self.correction.apply(phi, loc, scale, self.df[: len(loc)])
         loc = loc + anchor
         repeated = self.last if math.isnan(self.past[-24]) else self.past[-24]

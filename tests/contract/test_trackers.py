@@ -92,9 +92,14 @@ TRACKERS = {
     "vrnn-independent": _of("vrnn", input_size=3, draws="independent", **_RECURRENT),
     "lt-anchored": _of("lt-unstructured", anchor="rls", anchor_scale=0.5, **_LT),
     "dssm-anchored": _of("dssm", anchor="last-label", anchor_scale=0.7, encoder_size=4, **_RECURRENT),
-    "lt-pooled": _of("lt-unstructured", pool=2, anchor="last-label", anchor_scale=0.7, **_LT),
+    "lt-pooled": _of("lt-unstructured", pool=2, correct=True, anchor="last-label", anchor_scale=0.7, **_LT),
     "lt-panel": _of(
-        "lt-unstructured", informant="rls", second_shown=("day_sin1", "x0"), anchor="last-label", **_LT
+        "lt-unstructured",
+        informant="rls",
+        second_shown=("day_sin1", "x0"),
+        correct=True,
+        anchor="last-label",
+        **_LT,
     ),
     "bbb-anchored": _of("bbb", anchor="rls", hidden=(5,), K=8),
     # One line for all wrappers at once: an invariant that holds for their composition holds for each.

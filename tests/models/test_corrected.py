@@ -41,6 +41,10 @@ class Fixed(AbstractTracker):
         return Terms(scores, jnp.zeros_like(scores), scores), state
 
 
+def _f32(values):
+    return jnp.asarray(values, jnp.float32)
+
+
 def _stream(make_series, delay, told):
     """y = x0 + told(x) + noise, N steps."""
     series = make_series((N,), delay=delay)
@@ -63,8 +67,57 @@ def _after(tracker, series, steps):
         x, y = row
         return tracker.update(tracker.advance(state, x), x, y), None
 
-    rows = (jnp.asarray(series.x[:steps], jnp.float32), jnp.asarray(series.y[:steps], jnp.float32))
+    rows = (_f32(series.x[:steps]), _f32(series.y[:steps]))
     return jax.jit(lambda: jax.lax.scan(body, tracker.init(), rows)[0])()
+
+
+def _oracle(x, y, delay):
+    """Mean and sd of every corrected forecast: the docstring of models/corrected.py, in NumPy."""
+    weights, covariance = np.zeros((2, x.shape[1] + 1)), 0.03**2 * np.eye(x.shape[1] + 1)
+    came, said, one, squares = np.zeros(2), np.zeros(2), 0.0, 0.0
+    phi = np.column_stack([np.ones(len(x)), np.clip(x, -6.0, 6.0)])
+    told, forecasts = [], []
+    for t in range(len(x)):
+        a = np.clip(came / (delay + said), 0.0, 1.0)
+        if t >= delay:
+            s, b = t - delay, told[t - delay]
+            r = (y[s] - x[s, 0]) / SD
+            rest = np.clip(r - a[0] * b[0], -3.0, 3.0) ** 2
+            v = (100 * delay + squares) / (100 * delay + one)
+            found = np.array([np.clip(r, -3.0, 3.0), 0.5 * (rest / v - 1.0)])
+            # Directional forgetting: 1 / r' = lambda (1 / r + 1), and a little of everything.
+            known = covariance @ phi[s]
+            doubt = phi[s] @ known
+            weights += np.outer(found - weights @ phi[s], known / (1.0 + doubt))
+            left = 1.0 / (0.995 * (1.0 / doubt + 1.0))
+            covariance -= np.outer(known, known) * (doubt - left) / doubt**2
+            grow = np.where(np.diag(covariance) < 0.03**2, 0.9999**-0.5, 1.0)
+            covariance *= np.outer(grow, grow)
+            fading = 0.5 ** (1.0 / (500 * delay))
+            came, said = fading * came + found * b, fading * said + b**2
+            one, squares = fading * one + 1.0, fading * squares + rest
+            a = np.clip(came / (delay + said), 0.0, 1.0)
+        told.append(weights @ phi[t])
+        width = np.exp(np.clip(a[1] * told[t][1], -1.0, 1.0))
+        forecasts.append((x[t, 0] + SD * a[0] * told[t][0], SD * width))
+    return np.array(forecasts)
+
+
+@pytest.mark.parametrize("delay", [1, 4])
+def test_it_is_what_the_docstring_says(delay, make_series, as_stack):
+    """Heavy tails, a bias, a width that depends on x by far, and two inputs far out."""
+    series = _stream(make_series, delay, lambda x: 0.8 * x[:, 1] - 0.6)
+    series = series.select(np.arange(1500))
+    x = series.x.copy()
+    x[[700, 1100], 1] = 50.0
+    errors = np.random.default_rng(2).standard_t(3, size=len(x)) * np.exp(1.2 * np.clip(x[:, 2], -1, 1))
+    y = x[:, 0] + 0.8 * np.clip(x[:, 1], -6, 6) - 0.6 + errors
+    series = dataclasses.replace(series, x=x.astype(np.float32), y=y.astype(np.float32))
+    found = _scores(_corrected(series), series, as_stack)
+    mean, sd = _oracle(series.x.astype(float), series.y.astype(float), delay).T
+    assert np.abs(np.log(sd / SD)).max() == 1.0  # as far as it may go
+    np.testing.assert_allclose(found.mean[0], mean, atol=1e-3 * SD)
+    np.testing.assert_allclose(np.sqrt(found.aleatoric[0] + found.epistemic[0]), sd, rtol=1e-3)
 
 
 @pytest.mark.parametrize("delay", [1, 6])
@@ -126,7 +179,7 @@ def test_the_forecast_is_moved_and_stretched_and_keeps_its_shape(make_series):
     noise = series.y - series.x[:, 0] - 3.0
     series = dataclasses.replace(series, y=series.y + noise * (np.exp(0.4 * series.x[:, 1]) - 1.0))
     tracker = _corrected(series)
-    state, x = _after(tracker, series, 1500), jnp.asarray(series.x[0], jnp.float32)
+    state, x = _after(tracker, series, 1500), _f32(series.x[0])
     inner, moved = tracker.inner.predict(None, x, None), tracker.predict(state, x, jax.random.key(0))
     far, wide = np.asarray(tracker.trust(state) * tracker.errors(state, x), float)
     assert far > 0.5
@@ -148,14 +201,31 @@ def test_one_label_far_out_moves_little(make_series, as_stack):
     assert np.abs(np.asarray(calm.mean - wild.mean)).max() < 0.2 * SD
 
 
+def test_one_input_far_out_costs_little(make_series, as_stack):
+    """It counts as six: neither its own forecast nor those after it go astray."""
+    series = _stream(make_series, 1, lambda x: 0.8 * x[:, 1])
+    x = series.x.copy()
+    x[1000, 1] = 1e20
+    calm, wild = (
+        np.asarray(_scores(_corrected(series), dataclasses.replace(series, x=rows), as_stack).log_prob[0])
+        for rows in (series.x, x)
+    )
+    assert np.isfinite(wild).all()
+    assert calm[1000] - wild[1000] < 10.0
+    assert abs((calm - wild)[1500:].mean()) < 0.005
+
+
 def test_what_was_learned_on_training_data_is_forgotten(make_series, same_bits):
     series = _stream(make_series, 1, lambda x: 3.0)
     tracker = _corrected(series)
     state = _after(tracker, series, 200)
-    first, renewed = tracker.init(), tracker.renew(state)
-    same_bits(renewed.evidence, first.evidence)
     assert float(tracker.trust(state)[0]) > 0.1
-    assert int(renewed.steps) == 200
+    renewed = tracker.renew(tracker.advance(state, _f32(series.x[200])))
+    same_bits(renewed.evidence, tracker.init().evidence)
+    # The next label is that of a step of which something was said before.
+    after = tracker.update(renewed, _f32(series.x[200]), _f32(series.y[200]))
+    np.testing.assert_array_equal(tracker.trust(after), 0.0)
+    assert float(np.abs(after.evidence.weights).max()) > 0
 
 
 def test_a_reference_is_not_corrected(make_series):

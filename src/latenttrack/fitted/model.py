@@ -205,8 +205,9 @@ def _sizes(value: Any) -> list[int]:
 def pool(model: Model) -> Model:
     """Mix the seeds of a fitted model into one: a model with a single seed, and no further training.
 
-    Every forecast is the equal mixture of the S networks' forecasts. Anchor, informant, safety net and
-    recalibration, which learn online and have no weights, are there once, around that mixture.
+    Every forecast is the equal mixture of the S networks' forecasts. Correction, anchor, informant,
+    safety net and recalibration, which learn online and have no trained weights, are there once, around that
+    mixture.
 
     Args:
         model: a network with at least two seeds, as `fit` returns it.

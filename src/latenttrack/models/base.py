@@ -91,7 +91,7 @@ class AbstractTracker(eqx.Module):
         """The data on which the weights were trained end here: forget how well they were predicted.
 
         Of data that it knows by heart a model thinks too well of itself. By default nothing changes; what
-        learns from scores (safety net, recalibration) starts anew.
+        learns from scores or errors (safety net, recalibration, correction, a panel's weights) starts anew.
         """
         return state
 

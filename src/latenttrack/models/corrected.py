@@ -2,22 +2,25 @@
 
 A stream drifts, and the weights of a network are frozen: by how much it misses, and how surely, soon depends
 on the hour, on the season, on what the informant says. With m_t and s_t the mean and the standard deviation
-of its forecast, phi_t = [1, x_t] and v the mean of r'^2 so far, two things are learned from every label:
+of its forecast, and phi_t = [1, x_t], x within 6, two things are learned from every label:
 
-    r_t = (y_t - m_t) / s_t, bounded by 3           how far off the forecast was:   b_t = w_1 . phi_t
-    q_t = (r'_t^2 / v - 1) / 2,  r' = r - a_1 b     how much too sure, as log-width: c_t = w_2 . phi_t
+    r_t = (y_t - m_t) / s_t                      how far off the forecast was:   b_t = w_1 . phi_t
+    q_t = (r'_t^2 / v - 1) / 2,  r' = r - a_1 b  how much too sure, as the logarithm of a width:
+                                                 c_t = w_2 . phi_t
 
-(q is one Newton step of the Gaussian likelihood in that logarithm.) Least squares with directional forgetting
+r and r' are each bounded by 3 where something is learned from them; v is the mean of r'^2 (below), and q one
+step of Fisher scoring of the Gaussian likelihood in that logarithm. Least squares with directional forgetting
 (`absorb` in models/references.py) fits both at once, as both have the same phi. The forecast is moved, and
 stretched around its mean, by as much of that as has proved true:
 
     y' = m_t + a_1 s_t b_t + exp(a_2 c_t) (y - m_t),   y as the network has it,   |a_2 c_t| <= 1
     a_1 = sum r b / (D + sum b^2),   a_2 = sum q c / (D + sum c^2),   both within [0, 1]
+    v = (100 D + sum r'^2) / (100 D + sum 1)
 
 The sums are over the labels known at step t, with b and c as they were said before each, and forget with a
 half-life of 500 D labels; D labels whose forecasts overlap are one piece of evidence. a is the regression of
-what came on what was said, shrunk: where the inputs tell nothing it goes to 0, and the forecast stays as it
-was. How wide forecasts should be on the whole is left to recalibration (models/recalibrated.py).
+what came on what was said, shrunk: where the inputs tell nothing it goes to 0, and the forecast stays as good
+as it was. How wide forecasts should be on the whole is left to recalibration (models/recalibrated.py).
 """
 
 from typing import NamedTuple
@@ -32,6 +35,7 @@ from latenttrack.models.references import absorb
 from latenttrack.models.ring import Ring, empty_ring, oldest, push, step_key
 
 _BOUND = 3.0  # standard deviations: one label far out says little of the next ones
+_WIDEST = 6.0  # likewise of an input, which is of unit size
 _PRIOR_SD = 0.03  # of each weight; inputs and r are of unit size, and most inputs tell nothing
 _FORGETTING = 0.995
 _HALF_LIFE = 500.0  # pieces of evidence
@@ -85,7 +89,7 @@ class Corrected(AbstractTracker):
         said = oldest(state.recent)
         r = (y - said.mean) / said.sd
         known = (state.steps >= self.delay) & jnp.isfinite(r)
-        learned = self._learn(state.evidence, x, said.errors, jnp.where(known, r, 0.0))
+        learned = self._learn(state, x, said.errors, jnp.where(known, r, 0.0))
         return state._replace(
             inner=self.inner.update(state.inner, x, y), evidence=keep_if(known, learned, state.evidence)
         )
@@ -100,14 +104,22 @@ class Corrected(AbstractTracker):
     def predict(self, state: CorrectedState, x: Float[Array, " F"], key: PRNGKeyArray) -> Predictive:
         """The inner forecast, corrected. Compiled together with `advance`, it is computed once."""
         forecast = self.inner.predict(state.inner, x, key)
-        far, wide = self._trust(state.evidence) * self.errors(state, x)
+        far, wide = self.trust(state) * self.errors(state, x)
         stretch = jnp.exp(jnp.clip(wide, -_MOST_WIDTH, _MOST_WIDTH))
         move = (1.0 - stretch) * forecast.mean + jnp.sqrt(forecast.variance) * far
         return forecast.affine(move, stretch)
 
     def renew(self, state: CorrectedState) -> CorrectedState:
-        """Nothing is known of the errors: on data that it was trained on, a network makes others."""
-        return state._replace(inner=self.inner.renew(state.inner), evidence=self._nothing())
+        """Nothing is known of the errors: on data that it was trained on, a network makes others.
+
+        What was said of steps whose labels are still to come counts as nothing said.
+        """
+        ring = state.recent
+        return state._replace(
+            inner=self.inner.renew(state.inner),
+            evidence=self._nothing(),
+            recent=Ring(ring.rows.at[:, -2:].set(0.0), ring.structure, ring.shapes),
+        )
 
     def window_terms(
         self, state: CorrectedState, window: Window, key: PRNGKeyArray
@@ -122,17 +134,15 @@ class Corrected(AbstractTracker):
 
     def trust(self, state: CorrectedState) -> Float[Array, "2"]:
         """a_1 and a_2: how much of what is said of the errors has proved true, from 0 to 1."""
-        return self._trust(state.evidence)
-
-    def _trust(self, evidence: Evidence) -> Float[Array, "2"]:
-        return jnp.clip(evidence.came / (self.delay + evidence.said), 0.0, 1.0)
+        return jnp.clip(state.evidence.came / (self.delay + state.evidence.said), 0.0, 1.0)
 
     def _learn(
-        self, evidence: Evidence, x: Float[Array, " F"], said: Float[Array, "2"], r: Float[Array, ""]
+        self, state: CorrectedState, x: Float[Array, " F"], said: Float[Array, "2"], r: Float[Array, ""]
     ) -> Evidence:
         """One more label, `r` standard deviations off; `said` is what was said of it."""
+        evidence = state.evidence
         bounded = jnp.clip(r, -_BOUND, _BOUND)
-        rest = jnp.clip(r - self._trust(evidence)[0] * said[0], -_BOUND, _BOUND) ** 2
+        rest = jnp.clip(r - self.trust(state)[0] * said[0], -_BOUND, _BOUND) ** 2
         count, total = evidence.squares + _USUAL * self.delay
         found = jnp.stack([bounded, 0.5 * (rest * count / total - 1.0)])
         phi = _features(x)
@@ -152,4 +162,4 @@ class Corrected(AbstractTracker):
 
 
 def _features(x: Float[Array, " F"]) -> Float[Array, " P"]:
-    return jnp.concatenate([jnp.ones(1), x])
+    return jnp.concatenate([jnp.ones(1), jnp.clip(x, -_WIDEST, _WIDEST)])

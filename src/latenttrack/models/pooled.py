@@ -4,8 +4,8 @@
 
 Networks trained from different starts are wrong in different places, so that their mixture is usually better
 than any one of them. They differ in their weights alone, and each keeps a belief of its own. A pool stands
-innermost, in the place of one network: anchor, informant, safety net and recalibration are there once, around
-all of them.
+innermost, in the place of one network: correction, anchor, informant, safety net and recalibration are there
+once, around all of them.
 """
 
 import math

@@ -127,7 +127,7 @@ def build(
         task: inputs, label delay and season of the stream.
         key: draws the initial weights.
         pool: how many networks are mixed, each with weights of its own, or None: a single one.
-        correct: whether online least squares move its forecasts by what the inputs tell of its errors.
+        correct: whether its forecasts are moved and stretched by what the inputs tell of its errors.
         anchor: a reference whose point forecast the model corrects, or None.
         anchor_scale: standard deviation of that reference's residuals, in standardised labels.
         anchor_settings: the reference's own settings.

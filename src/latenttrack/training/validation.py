@@ -105,7 +105,8 @@ def nll_in_use(
     """NLL of the N labels of the tail that count, in order of time, of a network as it is used.
 
     That is as a filter, corrected online (models/corrected.py) by what it misses from the tail's first label
-    on: what a correction can undo is no reason to choose another network.
+    on (of several streams, from that of the first one to have any): what a correction can undo is no reason
+    to choose another network.
     """
     begin = int(np.argmax(tail.counts.any(axis=0)))
     head, rest = (
