@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from beyond import Base, distilled, particles, two_protocols
-from corrected_trees import corrected_trees, plain_trees
 
 from latenttrack.evaluation.paired import compare
 from latenttrack.evaluation.records import Records, summarise
@@ -86,8 +85,6 @@ CHANGES = {
     "Markov latent as a particle filter, reweighted": Change(model="lt-structured", run=particles),
     "half the labels drawn from the pooled seeds": Change(run=lambda base, *_: distilled(base)),
     "trained for the next hour and six hours at once": Change(run=lambda base, *_: two_protocols(base)),
-    "LightGBM, trained once": Change(run=lambda base, *_: plain_trees(base)),
-    "LightGBM, corrected online as the network is": Change(run=lambda base, *_: corrected_trees(base)),
 }
 # What goes without another.
 _WITH = {

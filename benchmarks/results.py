@@ -5,7 +5,8 @@
 
 Kept are docs/results/TRACK.json (made by `--add`; of a bench of somebody's file it is files/NAME-H.json,
 H steps ahead), docs/results/safety_net.json (made by safety_net.py: for each track the NLL of the average and
-of its members) and docs/results/ablations.json (made by ablations.py), a list of
+of its members), docs/results/correction.json (made by correction.py: models with and without it) and
+docs/results/ablations.json (made by ablations.py), a list of
 
     {"track": "next-hour", "change": "no anchor", "nll": 0.979, "difference": 0.182, "standard_error": 0.004,
      "seeds": 1}
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
+import results_parts as parts
 import results_text as text
 from results_text import CONTROL, MODELS, ORDER, SCORES, Run
 
@@ -40,7 +42,7 @@ RESULTS = ROOT / "docs" / "results"
 PAGE = ROOT / "docs" / "results.md"
 FIGURE = ROOT / "docs" / "images" / "calibration.png"
 TEMPLATE = Path(__file__).with_name("results.md.jinja")
-ABLATIONS, SAFETY_NET = "ablations.json", "safety_net.json"
+ABLATIONS, SAFETY_NET, CORRECTION = "ablations.json", "safety_net.json", "correction.json"
 DRAWN = (LEADING, "rls-t", "gru", "lightgbm")
 
 
@@ -122,12 +124,16 @@ def _scores(run: Run) -> Any:
 
 
 class Results(NamedTuple):
-    """The kept runs, in the order of the page, the ablations, the runs on files, and members by track."""
+    """The kept runs, in the order of the page, the ablations, the runs on files; and what two scripts found.
+
+    These are members of the safety net by track, and models with and without the correction by track.
+    """
 
     runs: dict[str, Run]
     ablations: list[Run]
     files: dict[str, Run]
     members: dict[str, dict[str, float]]
+    corrected: dict[str, dict[str, dict[str, float]]]
 
 
 def load(results: Path) -> Results:
@@ -137,13 +143,14 @@ def load(results: Path) -> Results:
         for folder in (results, results / "files")
     )
     ablations, members = found.pop("ablations", []), found.pop("safety_net", {})
+    corrected = found.pop("correction", {})
     for one in ablations:
         if missing := {"track", "change", "nll", "difference", "standard_error", "seeds"} - set(one):
             raise LatentTrackError(f"an entry of {ABLATIONS} has no {', '.join(sorted(missing))}: {one}")
     if not found:
         raise LatentTrackError(f"{results} has no results: run `results.py --add FOLDER` with a bench first.")
     order = [*(name for name in ORDER if name in found), *(name for name in found if name not in ORDER)]
-    return Results({name: found[name] for name in order}, ablations, files, members)
+    return Results({name: found[name] for name in order}, ablations, files, members, corrected)
 
 
 # The page
@@ -164,7 +171,11 @@ def _calibration(entry: Run) -> Calibration:
 
 
 def page(
-    runs: dict[str, Run], ablations: list[Run], files: dict[str, Run], members: dict[str, dict[str, float]]
+    runs: dict[str, Run],
+    ablations: list[Run],
+    files: dict[str, Run],
+    members: dict[str, dict[str, float]],
+    corrected: dict[str, dict[str, dict[str, float]]],
 ) -> str:
     """The whole page."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, autoescape=False)
@@ -184,8 +195,9 @@ def page(
         aims=[text.aims_row(track, run) for track, run in runs.items()],
         reached=text.reached(runs),
         control=text.control(runs),
-        net=text.net_table(runs),
-        alone=text.members_table(runs, members),
+        net=parts.net_table(runs),
+        alone=parts.members_table(runs, members),
+        corrected=parts.correction_table(runs, corrected),
         ablations=text.ablation_table(ablations),
         files=[text.file_row(run) for run in files.values()],
         files_outcome=text.outcome_over_tracks(files, "files") if files else "",

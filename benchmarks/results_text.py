@@ -351,34 +351,3 @@ def _effect(of: Mapping[str, Run]) -> str:
         word, tracks = next(iter(found.items()))
         return word if len(tracks) == len(of) else f"{word} on {', '.join(tracks)}"
     return "; ".join(f"{word} on {', '.join(tracks)}" for word, tracks in found.items())
-
-
-def net_table(runs: Mapping[str, Run]) -> Run | None:
-    """Mean weights of the safety net's members, a row for each track; None where there is no net."""
-    weights = {track: run["models"][LEADING].get("weights") for track, run in runs.items()}
-    found = {track: of for track, of in weights.items() if of}
-    if not found:
-        return None
-    members = list(dict.fromkeys(name for of in found.values() for name in of))
-    rows = [[track, *(percent(of[m]) if m in of else "" for m in members)] for track, of in found.items()]
-    return {"members": members, "rows": rows}
-
-
-def members_table(runs: Mapping[str, Run], members: Mapping[str, Mapping[str, float]]) -> Run | None:
-    """NLL of the average and of each of its members alone; None where nothing is known of them."""
-    found = {track: members[track] for track in runs if track in members}
-    if not found:
-        return None
-    names = list(dict.fromkeys(name for of in found.values() for name in of if name != AVERAGE))
-    rows, behind = [], []
-    for track, of in found.items():
-        behind.append(of[AVERAGE] - min(of[name] for name in names if name in of))
-        told = [shown(of[name]) if name in of else "" for name in (AVERAGE, *names)]
-        rows.append([track, *told, f"{behind[-1]:+.3f}"])
-    worst = max(behind)
-    verdict = (
-        f"Nowhere does it end more than {worst:.3f} nats behind the best of its members."
-        if worst > 0
-        else f"It ends ahead of the best of its members everywhere, by {-worst:.3f} nats at least."
-    )
-    return {"names": names, "rows": rows, "verdict": verdict}

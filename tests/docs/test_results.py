@@ -58,7 +58,7 @@ def pair(difference, error):
 
 def test_the_page_is_made_from_its_results(generator):
     """Without results there is no page; with them it is exactly what they say, and its figure is there."""
-    beside = (generator.ABLATIONS, generator.SAFETY_NET)
+    beside = (generator.ABLATIONS, generator.SAFETY_NET, generator.CORRECTION)
     tracks = [path for path in generator.RESULTS.glob("*.json") if path.name not in beside]
     assert generator.PAGE.exists() == bool(tracks)
     if tracks:
@@ -186,6 +186,13 @@ def test_a_page_of_made_up_benches(generator, tmp_path):
     (tmp_path / "results" / "ablations.json").write_text(json.dumps(ablations))
     members = {"paper-clean": {"average": 0.512, "network": 0.51, "rls-t": 0.9}}
     (tmp_path / "results" / "safety_net.json").write_text(json.dumps(members))
+    gained = {"plain": 1.0, "corrected": 0.9, "gain": 0.1, "standard_error": 0.01}
+    corrected = {
+        "latent-track": gained | {"behind": 0.0, "behind_error": 0.0},
+        "gru": gained | {"behind": 0.03, "behind_error": 0.01},
+        "lightgbm": gained | {"behind": -0.05, "behind_error": 0.02},
+    }
+    (tmp_path / "results" / "correction.json").write_text(json.dumps({"six-hours": corrected}))
     found = generator.load(tmp_path / "results")
     assert list(found.runs) == ["six-hours", "paper-clean", "a-track-of-mine"]
     page = generator.page(*found)
@@ -198,6 +205,9 @@ def test_a_page_of_made_up_benches(generator, tmp_path):
         "| paper-clean | 0.512 | 0.510 | 0.900 | +0.002 |",
         "better by more than two standard errors on 3 of 3 tracks",
         "- Anchor: RLS.",
+        "ahead of a corrected gru on 1 of 1 tracks; "
+        "ahead of a corrected lightgbm on 0 of 1 tracks and behind it on six-hours.",
+        "| +0.030&nbsp;±&nbsp;0.010 | -0.050&nbsp;±&nbsp;0.020 |",
         "| paper-clean | 90.0 | 10.0 |",
         "| as it is (its NLL) | 1.900 | 3 |  |",
         "| no anchor | +0.100&nbsp;±&nbsp;0.010 | 3 | worse |",
@@ -342,10 +352,10 @@ def test_ablations_in_words(generator):
 
 def test_a_safety_net_that_is_ahead_of_all_its_members(generator):
     members = {"bike": {"average": 1.0, "network": 1.3, "rls-t": 1.02}, "not on the page": {"average": 9.0}}
-    table = generator.text.members_table({"bike": {}}, members)
+    table = generator.parts.members_table({"bike": {}}, members)
     assert table["rows"] == [["bike", "1.000", "1.300", "1.020", "-0.020"]]
     assert table["verdict"].endswith("everywhere, by 0.020 nats at least.")
-    assert generator.text.members_table({"other": {}}, members) is None
+    assert generator.parts.members_table({"other": {}}, members) is None
 
 
 def test_an_ablation_must_be_complete(generator, tmp_path):
