@@ -1,6 +1,8 @@
 """Shared by all tests: how jax compiles, how hypothesis searches, and the small streams of many tests."""
 
+import gc
 import os
+from pathlib import Path
 
 # Compiling dominates the run time of the tests; without LLVM's optimisation it is several times faster, and
 # the tiny arrays of the tests do not miss it. XLA reads this once, so it must be set before jax is first
@@ -21,6 +23,20 @@ from latenttrack.models.stack import Stack  # noqa: E402
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+_MAPS = Path("/proc/self/maps")  # of Linux
+_MANY = 25_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_too_many_programs():
+    """Every compiled program maps memory; beyond the 65,530 mappings that Linux allows, LLVM crashes."""
+    yield
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY:
+        eqx.clear_caches()
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
