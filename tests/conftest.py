@@ -26,7 +26,7 @@ settings.load_profile("repeatable")
 
 
 _MAPS = Path("/proc/self/maps")  # of Linux
-_MANY = 25_000
+_MANY = 15_000
 
 
 @pytest.fixture(scope="module", autouse=True)
