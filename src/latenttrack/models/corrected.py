@@ -114,7 +114,7 @@ class Corrected(AbstractTracker):
 
         What was said of steps whose labels are still to come counts as nothing said.
         """
-        ring = state.recent
+        ring = state.recent  # a row is mean, sd, b, c
         return state._replace(
             inner=self.inner.renew(state.inner),
             evidence=self._nothing(),
